@@ -1,0 +1,132 @@
+package compute
+
+import "time"
+
+// TaskID names a task: all processes of one xrun. The caller hands them out
+// and does not use one again while its task lives.
+type TaskID uint64
+
+// Device names a device by the text of its UUID.
+type Device string
+
+// Event is something that happened to a task or was asked for. Events are
+// values, and one that names a task or a device that is not there any more is
+// ignored: it crossed the task's end on its way.
+type Event interface{ event() }
+
+// TaskAdded registers a task on a device. From here on it is a competitor of
+// the others there. For a task that is there already only the hints are taken.
+type TaskAdded struct {
+	Task   TaskID
+	Device Device
+	Hints  Hints
+}
+
+// TaskRemoved takes a task off every device and forgets it.
+type TaskRemoved struct{ Task TaskID }
+
+// DeviceLeft takes a task off one device. A task that has left its last device
+// is forgotten.
+type DeviceLeft struct {
+	Task   TaskID
+	Device Device
+}
+
+// Ready says that a task has work for a device.
+type Ready struct {
+	Task   TaskID
+	Device Device
+}
+
+// Idle says that a task has no work outstanding on a device.
+type Idle struct {
+	Task   TaskID
+	Device Device
+}
+
+// HintsChanged replaces a task's hints, on all its devices.
+type HintsChanged struct {
+	Task  TaskID
+	Hints Hints
+}
+
+// PolicyChanged replaces the policy of all devices. It takes effect in the
+// same Apply; tasks, readiness and hints stay as they are.
+type PolicyChanged struct{ Policy Policy }
+
+// Tick is nothing but the time: the caller's timer ran out.
+type Tick struct{}
+
+func (TaskAdded) event()     {}
+func (TaskRemoved) event()   {}
+func (DeviceLeft) event()    {}
+func (Ready) event()         {}
+func (Idle) event()          {}
+func (HintsChanged) event()  {}
+func (PolicyChanged) event() {}
+func (Tick) event()          {}
+
+// Mode says how tightly a task's launches are bounded while its gate is open.
+type Mode uint8
+
+const (
+	// Free: no other task is registered on the device.
+	Free Mode = iota
+	// Bounded: a competitor exists, and what is queued has to stay short, so
+	// that closing the gate stops the device soon.
+	Bounded
+	// Top: a competitor exists, but none that could make this task stop.
+	Top
+)
+
+func (m Mode) String() string {
+	switch m {
+	case Free:
+		return "free"
+	case Bounded:
+		return "bounded"
+	case Top:
+		return "top"
+	}
+	return "invalid"
+}
+
+// Grant is what a task may do on a device from now on.
+type Grant struct {
+	Task   TaskID
+	Device Device
+	Open   bool
+	Mode   Mode
+}
+
+// Outcome is what the caller has to do after an Apply. Its slices belong to
+// the scheduler and hold until the next Apply.
+type Outcome struct {
+	// Grants are the gates and modes that differ from the last Apply, by
+	// device; on a device those that close come first, so that room is made
+	// before it is given away.
+	Grants []Grant
+	// Next is the time at which to call Apply again though nothing happened;
+	// 0 if there is none.
+	Next time.Duration
+	// Replanned are the devices whose timeline may have changed.
+	Replanned []Device
+}
+
+// TaskState is a task as it stands on one device.
+type TaskState struct {
+	Task   TaskID
+	Device Device
+	Hints  Hints
+
+	Ready bool
+	// ReadySince is when the task last turned ready; it keeps its value while
+	// the task is idle.
+	ReadySince time.Duration
+
+	Open bool
+	Mode Mode
+	// RunTime is how long the task has been ready with an open gate. Tasks
+	// that run together are each charged the whole time.
+	RunTime time.Duration
+}

@@ -1,0 +1,59 @@
+package compute
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Expectation is what is known of a task for which the timeline has no start:
+// it is idle, or it waits behind one whose end nobody knows.
+type Expectation struct {
+	Task TaskID
+	// NextReady is when it should have work again, not before the last Apply;
+	// for a waiting task that is now. 0 if there is nothing to judge by.
+	NextReady time.Duration
+	// Keep is the policy's word on whose memory to keep: the larger first.
+	Keep int
+}
+
+// Expected lists the tasks of a device that its timeline does not place, those
+// most worth keeping first, of equal ones the one that is expected sooner; a
+// task of which nothing is known comes after its equals.
+func (s *Scheduler) Expected(name Device) []Expectation {
+	d := s.device(name)
+	if d == nil {
+		return nil
+	}
+	placed := make(map[TaskID]bool)
+	for slot := range d.decider.Plan(s.now) {
+		placed[slot.Task] = true
+	}
+	var list []Expectation
+	for id, seat := range d.seats {
+		if !placed[id] {
+			list = append(list, Expectation{Task: id, NextReady: seat.nextReady(s.now), Keep: seat.keep})
+		}
+	}
+	slices.SortFunc(list, func(a, b Expectation) int {
+		return cmp.Or(
+			-cmp.Compare(a.Keep, b.Keep),
+			cmp.Compare(unknownLast(a.NextReady), unknownLast(b.NextReady)),
+			cmp.Compare(a.Task, b.Task),
+		)
+	})
+	return list
+}
+
+func (s *seat) nextReady(now time.Duration) time.Duration {
+	switch {
+	case s.ready:
+		return now
+	case s.period == 0:
+		return 0
+	}
+	return max(now, s.readySince+s.period)
+}
+
+// unknownLast orders the unknown 0 behind every time.
+func unknownLast(t time.Duration) uint64 { return uint64(t) - 1 }

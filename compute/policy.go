@@ -1,0 +1,95 @@
+package compute
+
+import (
+	"fmt"
+	"iter"
+	"strings"
+	"time"
+)
+
+// Policy is a way to share a device.
+type Policy interface {
+	// Name is what users call it.
+	Name() string
+	// Fresh returns a decider that has seen nothing yet.
+	Fresh() Decider
+}
+
+// Decider applies a policy to the tasks of one device. It holds no reference
+// into the scheduler, reads no clock, and answers the same to the same history.
+type Decider interface {
+	// Decide takes what changed and says what follows from it. The result's
+	// slice may be reused by the next call.
+	Decide(Snapshot) Decision
+	// Plan yields who runs when from now on if nothing more happens, in order
+	// of start. A plan that repeats itself ends after one round.
+	Plan(now time.Duration) iter.Seq[Slot]
+}
+
+// Snapshot is what a decider has not seen yet: every task that is new or
+// changed since its last decision, as it stands now, in the order of the
+// events. The first snapshot has all tasks.
+type Snapshot struct {
+	Now     time.Duration
+	Changed []TaskState
+	Gone    []TaskID
+}
+
+// Decision is what changes on the device. Verdicts that repeat what holds
+// already do no harm; a task without one keeps what it has.
+type Decision struct {
+	Verdicts []Verdict
+	// Next is when to decide again without an event, after the snapshot's Now;
+	// 0 for never.
+	Next time.Duration
+}
+
+// Verdict is a policy's word on one task.
+type Verdict struct {
+	Task TaskID
+	Open bool
+	// Mode is Top or Bounded. A task that is alone on its device is Free
+	// whatever this says.
+	Mode Mode
+	// Keep tells whose memory is worth keeping when no start is known for it:
+	// the larger, the sooner it would have to run once it is ready.
+	Keep int
+}
+
+// Slot is one entry of a timeline. Length 0 is open-ended: until some event.
+type Slot struct {
+	Task          TaskID
+	Start, Length time.Duration
+}
+
+var policies = []Policy{HPF(), RR()}
+
+// PolicyNames returns the names that PolicyByName knows.
+func PolicyNames() []string {
+	names := make([]string, len(policies))
+	for i, p := range policies {
+		names[i] = p.Name()
+	}
+	return names
+}
+
+// PolicyByName finds a policy; case does not matter. The error is an
+// *UnknownPolicyError.
+func PolicyByName(name string) (Policy, error) {
+	for _, p := range policies {
+		if strings.EqualFold(p.Name(), name) {
+			return p, nil
+		}
+	}
+	return nil, &UnknownPolicyError{Name: name, Allowed: PolicyNames()}
+}
+
+// UnknownPolicyError reports a policy's name that does not exist.
+type UnknownPolicyError struct {
+	Name    string
+	Allowed []string
+}
+
+func (e *UnknownPolicyError) Error() string {
+	return fmt.Sprintf("unknown policy %q: %s", e.Name, strings.Join(e.Allowed, ", "))
+}
