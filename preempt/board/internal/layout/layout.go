@@ -1,0 +1,161 @@
+// Package layout is the one definition of the shared board's bytes. Go maps
+// these structs over the memory; the C header of the preload library is
+// generated from them by reflection, so neither side can drift alone.
+//
+// Only data lives here: no I/O, no behaviour. Rules of the layout: little
+// endian, natural alignment without implicit padding, every line (a multiple
+// of 64 bytes) is written by one side only, and nothing ever moves within one
+// Version.
+package layout
+
+// The numbers that both sides check before they trust a board.
+const (
+	Magic   = 0x31424d58 // "XMB1" as it stands in memory
+	Version = 1
+	Devices = 16   // device sections
+	Slots   = 4096 // queue slots; slot 0 is shared by all queues beyond the last
+
+	DevicesOffset = 256
+	SlotsOffset   = 16384
+	Size          = SlotsOffset + Slots*128
+)
+
+// DaemonHeader is written by the daemon; all but Heartbeat only once, before
+// the board is handed out.
+type DaemonHeader struct {
+	Magic     uint32   `c:"magic" doc:"XM_BOARD_MAGIC"`
+	Version   uint32   `c:"version" doc:"XM_BOARD_VERSION"`
+	Size      uint32   `c:"size" doc:"bytes of the whole board"`
+	Slots     uint32   `c:"slots" doc:"queue slots, the shared slot 0 included"`
+	Devices   uint32   `c:"devices" doc:"device sections"`
+	_         uint32   `c:"pad0"`
+	Epoch     uint64   `c:"epoch" doc:"random, one a daemon start"`
+	Nonce     uint64   `c:"nonce" doc:"the session this board was made for"`
+	Heartbeat uint64   `c:"heartbeat" doc:"the daemon adds 1 every 200 ms; standing still for 1 s by the reader's clock means dead"`
+	_         [80]byte `c:"pad1"`
+}
+
+// ClientHeader is written by the client.
+type ClientHeader struct {
+	Heartbeat  uint64    `c:"heartbeat" doc:"the agent adds 1 each second"`
+	State      uint32    `c:"state" doc:"XM_CLIENT_ATTACHED or XM_CLIENT_LEAVING"`
+	Uncovered  uint32    `c:"uncovered" doc:"distinct driver calls used that are not covered"`
+	QueuesOver uint32    `c:"queues_over" doc:"queues that share slot 0"`
+	_          [108]byte `c:"pad0"`
+}
+
+// DaemonLine is the daemon's answer for one device: what the task may do.
+type DaemonLine struct {
+	Gate      uint32   `c:"gate" doc:"epoch << 1 | open; 0: not answered yet, counts as open. Shared futex word"`
+	Mode      uint32   `c:"mode" doc:"XM_MODE_*; stored before gate, as everything below"`
+	Threshold uint32   `c:"threshold" doc:"commands outstanding a queue while bounded"`
+	Batch     uint32   `c:"batch" doc:"commands between two sequence number writes while bounded"`
+	Level     uint32   `c:"level" doc:"preemption level in force"`
+	_         uint32   `c:"pad0"`
+	Task      uint64   `c:"task" doc:"the daemon's id of the task"`
+	_         [96]byte `c:"pad1"`
+}
+
+// ClientLine is the client's claim for one device.
+type ClientLine struct {
+	Present       uint32   `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
+	Ready         uint32   `c:"ready" doc:"1 ready, 0 idle"`
+	Edge          uint32   `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, write 1 to the eventfd"`
+	Acked         uint32   `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
+	Waiting       uint32   `c:"waiting" doc:"threads blocked at the gate or over the bound"`
+	_             uint32   `c:"pad0"`
+	Launches      uint64   `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
+	OpenedByLease uint32   `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
+	_             uint32   `c:"pad1"`
+	ReadyAt       uint64   `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
+	LastSubmitAt  uint64   `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
+	_             [72]byte `c:"pad2"`
+}
+
+// Identity says which device a section stands for. Written by the client
+// before Present.
+type Identity struct {
+	UUID    [16]byte `c:"uuid"`
+	Ordinal uint32   `c:"ordinal" doc:"the device's number in this process; devices are named by UUID everywhere else"`
+	Name    [64]byte `c:"name" doc:"NUL-terminated"`
+	_       [44]byte `c:"pad0"`
+}
+
+// Device is one device section.
+type Device struct {
+	Daemon   DaemonLine `c:"daemon"`
+	Client   ClientLine `c:"client"`
+	Identity Identity   `c:"identity"`
+	_        [128]byte  `c:"reserved"`
+}
+
+// Slot is one hardware queue, written by its process and by the GPU.
+//
+//	outstanding = submitted - max(synced, extend(completed))
+type Slot struct {
+	Handle    uint64   `c:"handle" doc:"the stream; 0: free"`
+	Device    uint32   `c:"device" doc:"index of the device section"`
+	Flags     uint32   `c:"flags" doc:"XM_QUEUE_*"`
+	Submitted uint64   `c:"submitted" doc:"commands handed to the driver"`
+	Marked    uint64   `c:"marked" doc:"last sequence number whose stream write was enqueued"`
+	Synced    uint64   `c:"synced" doc:"completed as known by a synchronisation or query on the CPU"`
+	_         [24]byte `c:"pad0"`
+	Completed uint32   `c:"completed" doc:"written by the GPU: low 32 bits of a marked sequence number"`
+	_         [60]byte `c:"pad1"`
+}
+
+// Board is the whole.
+type Board struct {
+	Daemon  DaemonHeader    `c:"daemon"`
+	Client  ClientHeader    `c:"client"`
+	Devices [Devices]Device `c:"devices"`
+	_       [7936]byte      `c:"reserved"`
+	Slots   [Slots]Slot     `c:"slots"`
+}
+
+// Constant is a named number of the layout as C sees it.
+type Constant struct {
+	Name  string
+	Value uint64
+	Doc   string
+}
+
+// Constants of the layout, in the order of the header.
+func Constants() []Constant {
+	return []Constant{
+		{"XM_BOARD_MAGIC", Magic, ""},
+		{"XM_BOARD_VERSION", Version, ""},
+		{"XM_BOARD_SIZE", Size, "bytes"},
+		{"XM_BOARD_DEVICES", Devices, ""},
+		{"XM_BOARD_SLOTS", Slots, ""},
+		{"XM_CLIENT_ATTACHED", 0, ""},
+		{"XM_CLIENT_LEAVING", 1, ""},
+		{"XM_MODE_FREE", 0, "no competitor"},
+		{"XM_MODE_BOUNDED", 1, "a competitor exists and this task yields to it: threshold and batch hold"},
+		{"XM_MODE_TOP", 2, "a competitor exists, this task is of the highest class: not bounded"},
+		{"XM_QUEUE_LEGACY", 1, "the legacy default stream"},
+		{"XM_QUEUE_PER_THREAD", 2, "a per-thread default stream"},
+		{"XM_QUEUE_DESTROYED", 4, "the program destroyed it; commands may still be outstanding"},
+	}
+}
+
+// Struct pairs a Go struct with its C name.
+type Struct struct {
+	Name string
+	Doc  string
+	Zero any
+}
+
+// Structs of the layout, each after those it contains.
+func Structs() []Struct {
+	return []Struct{
+		{"xm_daemon_header", "Written by the daemon.", DaemonHeader{}},
+		{"xm_client_header", "Written by the client.", ClientHeader{}},
+		{"xm_daemon_line", "The daemon's answer for one device.", DaemonLine{}},
+		{"xm_client_line", "The client's claim for one device.", ClientLine{}},
+		{"xm_identity", "Which device a section stands for; written by the client before present.", Identity{}},
+		{"xm_device", "One device section.", Device{}},
+		{"xm_slot", "One hardware queue.", Slot{}},
+		{"xm_board", "The whole board.", Board{}},
+	}
+}
