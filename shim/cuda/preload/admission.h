@@ -23,7 +23,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-#include "gen/cuda_abi.h"
+#include "abi.h"
 
 #define XM_PTDS 1u /* the call was the per-thread-default-stream variant */
 
