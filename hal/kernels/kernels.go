@@ -1,0 +1,131 @@
+// Package kernels holds the project's own GPU kernels: their PTX text, the
+// same computation as a CPU body for the simulated device, and a cost model.
+//
+// It does not launch anything and knows no driver. The PTX is written by hand
+// for sm_70 and later, so that any later driver can compile it. All results are
+// integers in closed form: a test can say what every word must be.
+//
+// Model: a kernel has a name, parameters laid out as the driver lays them out
+// (natural alignment, in order), a Body over bytes behind a Memory, and a Cost
+// in simulated time. Counts n are 32-bit words everywhere.
+//
+// Concurrency: the tables are constant after init; bodies touch only the memory
+// they are given.
+package kernels
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+//go:embed kernels.ptx
+var ptx []byte
+
+// PTX returns a copy of the module's text, without a terminating NUL: the
+// driver wants one behind it.
+func PTX() []byte { return append([]byte(nil), ptx...) }
+
+// Access says what a body does with bytes it asks for.
+type Access uint8
+
+// The accesses. Update reads and writes.
+const (
+	Read Access = iota
+	Write
+	Update
+)
+
+// Memory is what a body sees of the device's address space.
+type Memory interface {
+	// View returns the n bytes at address addr. They stay valid until the
+	// body returns; with Write the content is unspecified until written.
+	// An address that is not mapped is an error, as on the device.
+	View(addr, n uint64, a Access) ([]byte, error)
+}
+
+// Launch is one launch of a kernel.
+type Launch struct {
+	Grid, Block [3]uint32
+	Args        []byte // laid out by Kernel.Params
+}
+
+// Threads is the number of threads along x, which is the only dimension the
+// kernels look at.
+func (l Launch) Threads() uint64 { return uint64(l.Grid[0]) * uint64(l.Block[0]) }
+
+// allThreads counts every dimension: it sizes the cost.
+func (l Launch) allThreads() uint64 {
+	n := uint64(1)
+	for i := range l.Grid {
+		n *= uint64(l.Grid[i]) * uint64(l.Block[i])
+	}
+	return n
+}
+
+// Param is one parameter: offset and size in bytes within the argument block.
+type Param struct {
+	Name         string
+	Offset, Size int
+}
+
+// Kernel is one kernel of the module.
+type Kernel struct {
+	Name   string
+	Params []Param
+	// Body computes on the CPU what the PTX computes on a GPU.
+	Body func(m Memory, l Launch) error
+	// Cost is the simulated run time, launch overhead excluded.
+	Cost func(l Launch) time.Duration
+	// Touched estimates the bytes that Body reads and writes: what the body
+	// itself costs on a CPU.
+	Touched func(l Launch) uint64
+}
+
+// ArgBytes is the size of the argument block.
+func (k Kernel) ArgBytes() int {
+	if len(k.Params) == 0 {
+		return 0
+	}
+	last := k.Params[len(k.Params)-1]
+	return last.Offset + last.Size
+}
+
+// Check refuses a launch whose argument block is not what Body expects.
+func (k Kernel) Check(l Launch) error {
+	if len(l.Args) != k.ArgBytes() {
+		return fmt.Errorf("launch %s: %d bytes of arguments, want %d", k.Name, len(l.Args), k.ArgBytes())
+	}
+	return nil
+}
+
+// ByName finds a kernel.
+func ByName(name string) (Kernel, bool) {
+	for _, k := range table {
+		if k.Name == name {
+			return k, true
+		}
+	}
+	return Kernel{}, false
+}
+
+// All returns every kernel in the order of the module's text.
+func All() []Kernel { return append([]Kernel(nil), table...) }
+
+// params lays parameters out as the driver does: each aligned to its size.
+func params(ps ...Param) []Param {
+	offset := 0
+	for i, p := range ps {
+		offset = (offset + p.Size - 1) / p.Size * p.Size
+		ps[i].Offset = offset
+		offset += p.Size
+	}
+	return ps
+}
+
+func u64(name string) Param { return Param{Name: name, Size: 8} }
+func u32(name string) Param { return Param{Name: name, Size: 4} }
+
+func arg64(l Launch, offset int) uint64 { return binary.LittleEndian.Uint64(l.Args[offset:]) }
+func arg32(l Launch, offset int) uint32 { return binary.LittleEndian.Uint32(l.Args[offset:]) }
