@@ -1,0 +1,87 @@
+"""Trains a ResNet on synthetic images and reports losses and when each step ended.
+
+The background half of the pytorch row, as a program that knows nothing of xmsched. One JSON object
+a line on stdout: {"event": "warm"} after the warm-up steps, then it waits for a line on stdin (end
+of file: it ends), trains for --seconds and at least until --losses losses are known, and prints
+{"event": "result", ...}. Fixed seeds and fixed data: every run must print the same losses, whatever
+else the card does. Times are in seconds of CLOCK_MONOTONIC, so that they compare with other processes'.
+"""
+
+import argparse
+import json
+import os
+import sys
+import time
+
+# Before the first CUDA call: lets cuBLAS keep one order of summation.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+import torch  # noqa: E402
+import torchvision  # noqa: E402
+
+
+def say(**event):
+    print(json.dumps(event), flush=True)
+
+
+def arguments():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--seconds", type=float, default=20, help="length of the measured part")
+    p.add_argument("--depth", type=int, default=152, choices=[18, 34, 50, 101, 152])
+    p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--image", type=int, default=224, help="pixels of a side")
+    p.add_argument("--warm-up", type=int, default=3, help="steps before the measured part")
+    p.add_argument("--losses", type=int, default=8, help="losses to print, the warm-up's included")
+    p.add_argument("--seed", type=int, default=0)
+    p.add_argument("--device", default="cuda")
+    return p.parse_args()
+
+
+class Trainer:
+    def __init__(self, args):
+        torch.manual_seed(args.seed)
+        layout = torch.channels_last
+        make = getattr(torchvision.models, f"resnet{args.depth}")
+        self.model = make().to(args.device).to(memory_format=layout)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
+        size = (args.batch, 3, args.image, args.image)
+        self.images = torch.randn(size, device=args.device).to(memory_format=layout)
+        self.labels = torch.randint(0, 1000, (args.batch,), device=args.device)
+        self.kind = args.device.split(":")[0]
+
+    def step(self):
+        self.optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(self.kind, torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(self.model(self.images), self.labels)
+        loss.backward()
+        self.optimizer.step()
+        return loss.item()
+
+
+def main():
+    args = arguments()
+    torch.backends.cudnn.benchmark = False  # a benchmark could choose another algorithm in each run
+    torch.backends.cudnn.deterministic = True
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and changes no result here
+    trainer = Trainer(args)
+    losses = [trainer.step() for _ in range(args.warm_up)]
+    say(event="warm")
+    if not sys.stdin.readline():
+        return
+    step_ends = []
+    began = said = time.monotonic()
+    while time.monotonic() - began < args.seconds or len(losses) < args.losses:
+        losses.append(trainer.step())
+        step_ends.append(time.monotonic())
+        if step_ends[-1] - said >= 1:
+            said = step_ends[-1]
+            say(event="progress", count=len(step_ends), at_s=said)
+    ended = time.monotonic()
+    memory = torch.cuda.max_memory_allocated() if args.device.startswith("cuda") else 0
+    say(event="result", began_s=began, ended_s=ended, batch=args.batch, step_ends_s=step_ends,
+        losses=losses[:args.losses], memory_bytes=memory)
+
+
+if __name__ == "__main__":
+    main()
