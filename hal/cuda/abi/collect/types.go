@@ -140,7 +140,8 @@ func fields(s *dwarf.StructType) []facts.Field {
 		if a, ok := typ.(*dwarf.ArrayType); ok {
 			field.Count, typ = a.Count, a.Type
 		}
-		if inner, ok := typ.(*dwarf.StructType); ok && inner.StructName == "" {
+		// A struct that is no type name's is spelled out where it stands.
+		if inner, ok := typ.(*dwarf.StructType); ok {
 			field.Kind, field.Fields = inner.Kind, fields(inner)
 		} else {
 			field.Type = typeName(typ)

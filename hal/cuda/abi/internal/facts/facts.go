@@ -115,8 +115,8 @@ type Typedef struct {
 	Type string `json:"type"`
 }
 
-// Struct is the layout of a struct or union. A field that is an anonymous
-// aggregate carries its own Fields, with offsets counted from its own start.
+// Struct is the layout of a struct or union. A field whose type has no
+// type name carries its own Fields, with offsets counted from its own start.
 type Struct struct {
 	Name   string  `json:"name"`
 	Kind   string  `json:"kind"` // "struct" or "union"
@@ -132,7 +132,7 @@ type Field struct {
 	Size   int64   `json:"size"`
 	Type   string  `json:"t,omitempty"`     // C type; for an array the element's
 	Count  int64   `json:"count,omitempty"` // array length; 0: no array
-	Kind   string  `json:"kind,omitempty"`  // of an anonymous aggregate
+	Kind   string  `json:"kind,omitempty"`  // struct or union, when Fields are here
 	Fields []Field `json:"fields,omitempty"`
 }
 
