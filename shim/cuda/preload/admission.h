@@ -51,8 +51,8 @@ struct xm_lease {
 	struct xm_queue *queue;
 	struct xm_thread *owner;
 	struct xm_lease *prev, *next; /* leases of the same queue */
-	uint32_t granted;
-	uint32_t spare;
+	uint32_t start; /* commands left when it was given; protected by the admission lock */
+	uint32_t held;  /* what it counts for in the bound: start, or what was used once it was taken away */
 } __attribute__((aligned(64)));
 
 /* The lease this thread used last; never NULL (an empty one to begin with). */

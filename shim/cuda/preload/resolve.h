@@ -1,7 +1,11 @@
 /* Finding the driver, and answering those who look for it.
  *
- * The driver is found by our own dlopen, once, when the program first asks for
- * it or calls into it; nothing is done before. */
+ * The driver is found by our own dlopen when the program first asks for it or
+ * calls into it; nothing is done before. No lock is held meanwhile: finding is
+ * idempotent, and every thread that comes while another one is at it does the
+ * same work once more. A lock here could be waited for under the loader's own
+ * (a constructor of a library that is being opened calls dlsym), in the opposite
+ * order. */
 #ifndef XM_RESOLVE_H
 #define XM_RESOLVE_H
 
@@ -14,33 +18,33 @@
 
 /* The driver's functions that we call ourselves: X(name, parameters). A member
  * is NULL when this driver has no function of that name. */
-#define XM_REAL_LIST(X)                                                        \
-    X(cuCtxGetCurrent, (CUcontext *))                                          \
-    X(cuCtxGetDevice, (CUdevice *))                                            \
-    X(cuCtxPushCurrent_v2, (CUcontext))                                        \
-    X(cuCtxPopCurrent_v2, (CUcontext *))                                       \
-    X(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *))               \
-    X(cuDeviceGetName, (char *, int, CUdevice))                                \
-    X(cuDeviceGetUuid, (CUuuid *, CUdevice))                                   \
-    X(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                \
-    X(cuDriverGetVersion, (int *))                                             \
-    X(cuEventCreate, (CUevent *, unsigned))                                    \
-    X(cuEventDestroy_v2, (CUevent))                                            \
-    X(cuEventQuery, (CUevent))                                                 \
-    X(cuEventRecord, (CUevent, CUstream))                                      \
-    X(cuEventRecord_ptsz, (CUevent, CUstream))                                 \
-    X(cuMemHostGetDevicePointer_v2, (CUdeviceptr *, void *, unsigned))         \
-    X(cuMemHostRegister_v2, (void *, size_t, unsigned))                        \
-    X(cuMemHostUnregister, (void *))                                           \
-    X(cuStreamGetCtx, (CUstream, CUcontext *))                                 \
-    X(cuStreamGetCtx_ptsz, (CUstream, CUcontext *))                            \
-    X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *))                \
-    X(cuStreamIsCapturing_ptsz, (CUstream, CUstreamCaptureStatus *))           \
-    X(cuStreamQuery, (CUstream))                                               \
-    X(cuStreamQuery_ptsz, (CUstream))                                          \
-    X(cuStreamWriteValue32, (CUstream, CUdeviceptr, cuuint32_t, unsigned))     \
-    X(cuStreamWriteValue32_ptsz, (CUstream, CUdeviceptr, cuuint32_t, unsigned)) \
-    X(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, cuuint32_t, unsigned))  \
+#define XM_REAL_LIST(X)                                                            \
+    X(cuCtxGetCurrent, (CUcontext *))                                              \
+    X(cuCtxGetDevice, (CUdevice *))                                                \
+    X(cuCtxPushCurrent_v2, (CUcontext))                                            \
+    X(cuCtxPopCurrent_v2, (CUcontext *))                                           \
+    X(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *))                   \
+    X(cuDeviceGetName, (char *, int, CUdevice))                                    \
+    X(cuDeviceGetUuid, (CUuuid *, CUdevice))                                       \
+    X(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                    \
+    X(cuDriverGetVersion, (int *))                                                 \
+    X(cuEventCreate, (CUevent *, unsigned))                                        \
+    X(cuEventDestroy_v2, (CUevent))                                                \
+    X(cuEventQuery, (CUevent))                                                     \
+    X(cuEventRecord, (CUevent, CUstream))                                          \
+    X(cuEventRecord_ptsz, (CUevent, CUstream))                                     \
+    X(cuMemHostGetDevicePointer_v2, (CUdeviceptr *, void *, unsigned))             \
+    X(cuMemHostRegister_v2, (void *, size_t, unsigned))                            \
+    X(cuMemHostUnregister, (void *))                                               \
+    X(cuStreamGetCtx, (CUstream, CUcontext *))                                     \
+    X(cuStreamGetCtx_ptsz, (CUstream, CUcontext *))                                \
+    X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *))                    \
+    X(cuStreamIsCapturing_ptsz, (CUstream, CUstreamCaptureStatus *))               \
+    X(cuStreamQuery, (CUstream))                                                   \
+    X(cuStreamQuery_ptsz, (CUstream))                                              \
+    X(cuStreamWriteValue32, (CUstream, CUdeviceptr, cuuint32_t, unsigned))         \
+    X(cuStreamWriteValue32_ptsz, (CUstream, CUdeviceptr, cuuint32_t, unsigned))    \
+    X(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, cuuint32_t, unsigned))      \
     X(cuStreamWriteValue32_v2_ptsz, (CUstream, CUdeviceptr, cuuint32_t, unsigned)) \
     X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *))
 
@@ -50,17 +54,49 @@ struct xm_real {
 #undef XM_REAL_MEMBER
 };
 
-/* Filled by xm_resolve, constant afterwards; all NULL before and when there is
+/* Filled by xm_resolve, constant afterwards; all NULL before, and when there is
  * no driver. */
 extern XM_INTERNAL struct xm_real xm_real;
 
-/* Finds the driver if that has not been tried yet. False: there is none. Any
- * thread, any number of times; the first waits for the loader. */
+/* Finds the driver if it has not been found yet. False: there is none (now). */
 XM_INTERNAL bool xm_resolve(void);
 
-/* The driver's function behind a hook, by the number of the hook, when the table
- * is still empty for it: resolves, and answers with a function that returns an
- * error when the driver lacks this one. Never NULL. */
-XM_INTERNAL void *xm_driver_missing(int hook);
+/* One hooked name: a function that the driver exports and that the library
+ * exports too. */
+struct xm_hook {
+    const char *name;
+    void *function; /* ours */
+};
+
+/* All hooks, in strcmp order of their names; xm_driver[i] is the driver's own
+ * function of xm_hooks[i], NULL before xm_resolve or when this driver lacks it. */
+extern XM_INTERNAL const struct xm_hook xm_hooks[];
+extern XM_INTERNAL const int xm_hook_count;
+extern XM_INTERNAL void *xm_driver[];
+
+/* The number of the hook of that exact name, or -1. */
+XM_INTERNAL int xm_hook_find(const char *name);
+
+/* What a caller gets who was given `found` by the driver for `name` (any name
+ * of the function: with or without its version): our hook of the same exported
+ * function, else `found` itself. */
+XM_INTERNAL void *xm_hooked(void *found, const char *name);
+
+/* Whether an address lies in the driver's library. */
+XM_INTERNAL bool xm_in_driver(const void *address);
+
+/* xm_driver[hook] when that is NULL: finds the driver, and answers with a
+ * function that returns an error when the driver has no such function. */
+XM_INTERNAL __attribute__((cold)) void *xm_driver_missing(int hook);
+
+static inline void *xm_driver_function(int hook)
+{
+    void *f = __atomic_load_n(&xm_driver[hook], __ATOMIC_RELAXED);
+
+    return __builtin_expect(f != NULL, 1) ? f : xm_driver_missing(hook);
+}
+
+/* The driver's function behind the hook of that name, with its type. */
+#define XM_DRIVER(name) ((name##_fn *)xm_driver_function(XM_HOOK_##name))
 
 #endif

@@ -1,0 +1,10 @@
+/* What the hooks share beside their types. */
+#ifndef XM_HOOKS_H
+#define XM_HOOKS_H
+
+#include "hooks_table.h"
+
+/* The driver answered a call that sets the thread's current context. */
+XM_INTERNAL void xm_door_context_set(CUresult result);
+
+#endif

@@ -1,0 +1,149 @@
+/* Contexts: admission must know when a device is first used, when a thread
+ * changes contexts, and when a context ends. */
+#include <stddef.h>
+
+#include "admission.h"
+#include "hooks.h"
+
+/* Primary contexts are named by their device; the handle is known from the
+ * retain. Devices beyond the last are not forgotten by us: their contexts end
+ * with the process. */
+#define PRIMARIES 64
+
+static CUcontext primaries[PRIMARIES];
+
+static void remember_primary(CUdevice dev, CUcontext ctx)
+{
+    if ((unsigned)dev < PRIMARIES)
+        __atomic_store_n(&primaries[(unsigned)dev], ctx, __ATOMIC_RELAXED);
+}
+
+static CUcontext primary_of(CUdevice dev)
+{
+    return (unsigned)dev < PRIMARIES ? __atomic_load_n(&primaries[(unsigned)dev], __ATOMIC_RELAXED) : NULL;
+}
+
+static void forget_primary(CUdevice dev)
+{
+    CUcontext ctx = primary_of(dev);
+
+    if (!ctx)
+        return;
+    remember_primary(dev, NULL);
+    xm_context_gone(ctx);
+}
+
+static CUresult made(CUresult result, CUdevice dev)
+{
+    if (result != CUDA_SUCCESS)
+        return result;
+    xm_context_changed();
+    xm_context_made(dev);
+    return result;
+}
+
+void xm_door_context_set(CUresult result)
+{
+    CUdevice dev;
+
+    if (result != CUDA_SUCCESS)
+        return;
+    xm_context_changed();
+    if (xm_real.cuCtxGetDevice && xm_real.cuCtxGetDevice(&dev) == CUDA_SUCCESS)
+        xm_context_made(dev);
+}
+
+CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return made(XM_DRIVER(cuCtxCreate)(pctx, flags, dev), dev);
+}
+
+CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
+{
+    return made(XM_DRIVER(cuCtxCreate_v2)(pctx, flags, dev), dev);
+}
+
+CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *params, int n, unsigned int flags, CUdevice dev)
+{
+    return made(XM_DRIVER(cuCtxCreate_v3)(pctx, params, n, flags, dev), dev);
+}
+
+CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
+{
+    return made(XM_DRIVER(cuCtxCreate_v4)(pctx, params, flags, dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
+{
+    CUresult result = XM_DRIVER(cuDevicePrimaryCtxRetain)(pctx, dev);
+
+    if (result == CUDA_SUCCESS) {
+        remember_primary(dev, *pctx);
+        xm_context_made(dev);
+    }
+    return result;
+}
+
+/* A release ends the context only when it was the last one, which the driver
+ * knows: it is asked afterwards. */
+static CUresult released(CUresult result, CUdevice dev)
+{
+    unsigned flags;
+    int active = 1;
+
+    if (result == CUDA_SUCCESS && xm_real.cuDevicePrimaryCtxGetState &&
+        xm_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active) {
+        forget_primary(dev);
+        xm_context_changed();
+    }
+    return result;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    return released(XM_DRIVER(cuDevicePrimaryCtxRelease)(dev), dev);
+}
+
+CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
+{
+    return released(XM_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev), dev);
+}
+
+/* A reset ends the context at once, whoever retains it. */
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    forget_primary(dev);
+    xm_context_changed();
+    return XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
+}
+
+CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
+{
+    forget_primary(dev);
+    xm_context_changed();
+    return XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
+}
+
+CUresult cuCtxSynchronize(void)
+{
+    CUresult result = XM_DRIVER(cuCtxSynchronize)();
+
+    if (result == CUDA_SUCCESS)
+        xm_synced_context();
+    return result;
+}
+
+/* Waits for a context that need not be the current one. */
+CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    CUresult result = XM_DRIVER(cuCtxSynchronize_v2)(ctx);
+    CUcontext current = NULL;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (xm_real.cuCtxGetCurrent && xm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && (!ctx || ctx == current))
+        xm_synced_context();
+    else
+        xm_synced_event();
+    return result;
+}

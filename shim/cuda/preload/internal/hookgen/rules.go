@@ -1,0 +1,149 @@
+package main
+
+import "strings"
+
+// A rule says what a hook does around the driver's function. The texts are C
+// statements in which $S stands for the stream parameter (NULL where the
+// function has none and so uses the default stream), $F for the flags of the
+// stream variant, and any parameter stands for itself.
+type rule struct {
+	before  string // before the driver is entered
+	command bool   // a command: admitted before, xm_done after
+	success string // after the driver returned CUDA_SUCCESS
+	always  string // after the driver returned, whatever it said
+	hand    bool   // written by hand in hooks_*.c; only declared and listed
+}
+
+// Commands. What a call that blocks has learnt is said as carefully as it is
+// true: a copy to the host ends when the bytes are there, so all before it in
+// the stream is complete; of a copy from pageable host memory the last piece may
+// still be on its way, and of an unknown direction nothing is known, so the
+// queues are asked; memsets and device copies return at once.
+var (
+	enqueue     = rule{command: true}
+	copyToHost  = rule{command: true, success: "xm_synced_stream($S, $F);"}
+	copyAsk     = rule{command: true, success: "xm_synced_event();"}
+	byHand      = rule{hand: true}
+	asksQueues  = rule{success: "xm_synced_event();"}
+	tellsStream = rule{success: "xm_synced_stream($S, $F);"}
+	uncovered   = rule{before: "xm_uncovered($NAME);"}
+)
+
+// byName holds the rules of names without their version and stream variant.
+var byName = map[string]rule{
+	"cuInit":           byHand,
+	"cuGetProcAddress": byHand,
+
+	// Launches without a stream parameter.
+	"cuLaunch":                             enqueue,
+	"cuLaunchGrid":                         enqueue,
+	"cuLaunchKernelEx":                     byHand,
+	"cuLaunchCooperativeKernelMultiDevice": uncovered,
+
+	// Blocking copies and memsets.
+	"cuMemcpy":            copyAsk,
+	"cuMemcpyPeer":        copyAsk,
+	"cuMemcpy2D":          copyAsk,
+	"cuMemcpy2DUnaligned": copyAsk,
+	"cuMemcpy3D":          copyAsk,
+	"cuMemcpy3DPeer":      copyAsk,
+	"cuMemcpyHtoD":        copyAsk,
+	"cuMemcpyHtoA":        copyAsk,
+	"cuMemcpyDtoH":        copyToHost,
+	"cuMemcpyAtoH":        copyToHost,
+	"cuMemcpyDtoD":        enqueue,
+	"cuMemcpyDtoA":        enqueue,
+	"cuMemcpyAtoD":        enqueue,
+	"cuMemcpyAtoA":        enqueue,
+	"cuMemsetD8":          enqueue,
+	"cuMemsetD16":         enqueue,
+	"cuMemsetD32":         enqueue,
+	"cuMemsetD2D8":        enqueue,
+	"cuMemsetD2D16":       enqueue,
+	"cuMemsetD2D32":       enqueue,
+
+	// What waits until the device has done what uses the memory (h200.md).
+	"cuMemFree":           asksQueues,
+	"cuMemFreeHost":       asksQueues,
+	"cuMemHostUnregister": asksQueues,
+
+	"cuStreamSynchronize": tellsStream,
+	"cuStreamQuery":       {success: "xm_query_ok($S, $F);"},
+	"cuEventSynchronize":  asksQueues,
+	"cuEventQuery":        asksQueues,
+
+	// Streams and captures.
+	"cuStreamCreate":              {success: "xm_stream_made(*phStream, Flags, 0);"},
+	"cuStreamCreateWithPriority":  {success: "xm_stream_made(*phStream, flags, priority);"},
+	"cuGreenCtxStreamCreate":      {success: "xm_stream_made(*phStream, flags, priority);"},
+	"cuStreamDestroy":             {before: "xm_stream_gone($S, $F);"},
+	"cuStreamBeginCapture":        byHand,
+	"cuStreamBeginCaptureToGraph": byHand,
+	"cuStreamEndCapture":          byHand,
+
+	// Contexts.
+	"cuCtxSynchronize":          byHand,
+	"cuCtxCreate":               byHand,
+	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", always: "xm_context_changed();"},
+	"cuCtxDetach":               {always: "xm_context_changed();"},
+	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
+	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
+	"cuCtxPopCurrent":           {always: "xm_context_changed();"},
+	"cuDevicePrimaryCtxRetain":  byHand,
+	"cuDevicePrimaryCtxRelease": byHand,
+	"cuDevicePrimaryCtxReset":   byHand,
+}
+
+// quiet holds the names that have a stream parameter and put no work on it.
+// Events and waits for them are not commands: they cost the device nothing, and
+// a gate in front of them would only hold back a thread that has yet to find
+// out what it waits for.
+var quiet = map[string]bool{
+	"cuEventRecord":                     true,
+	"cuEventRecordWithFlags":            true,
+	"cuStreamWaitEvent":                 true,
+	"cuStreamCopyAttributes":            true,
+	"cuStreamGetAttribute":              true,
+	"cuStreamSetAttribute":              true,
+	"cuStreamGetCaptureInfo":            true,
+	"cuStreamGetCtx":                    true,
+	"cuStreamGetDevice":                 true,
+	"cuStreamGetFlags":                  true,
+	"cuStreamGetGreenCtx":               true,
+	"cuStreamGetId":                     true,
+	"cuStreamGetPriority":               true,
+	"cuStreamIsCapturing":               true,
+	"cuStreamUpdateCaptureDependencies": true,
+}
+
+// ruleOf decides about a declared function. Every function with a stream
+// parameter is a command unless a rule or quiet says otherwise: what a future
+// driver brings is governed until somebody has looked at it.
+func ruleOf(d declaration) (rule, bool) {
+	base, _ := splitName(d.Symbol)
+	if r, ok := byName[base]; ok {
+		return r, true
+	}
+	if quiet[base] {
+		return rule{}, false
+	}
+	if d.stream() != "" {
+		return enqueue, true
+	}
+	return rule{}, false
+}
+
+// splitName takes an exported name apart: the name under which cuGetProcAddress
+// knows it, and whether it is the variant for the per-thread default stream.
+func splitName(symbol string) (base string, perThread bool) {
+	base = symbol
+	for _, suffix := range []string{"_ptsz", "_ptds"} {
+		if s, ok := strings.CutSuffix(base, suffix); ok {
+			base, perThread = s, true
+		}
+	}
+	if i := strings.LastIndex(base, "_v"); i > 0 && strings.Trim(base[i+2:], "0123456789") == "" {
+		base = base[:i]
+	}
+	return base, perThread
+}
