@@ -1,6 +1,6 @@
 // Package workloads holds the programs whose running is measured. None of them
 // knows of xmsched: a request server and a background load in Go over hal/cuda,
-// the launch loop in C (launchloop.c, built by the Makefile here), and two
+// the launch loop in C (launchloop/, built by the Makefile here), and two
 // PyTorch programs.
 //
 // The Go ones are functions, run by the hidden command `xbench work` in a

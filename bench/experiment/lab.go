@@ -1,0 +1,313 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"xmsched/bench/rows"
+	"xmsched/bench/workloads"
+)
+
+// Timeouts of one step. They bound a hang, not a measurement.
+const (
+	setupTimeout  = 60 * time.Second // a context on a busy card, a module, a calibration
+	daemonTimeout = 10 * time.Second
+)
+
+// Hooks are what a lab needs from rooms that bench does not import.
+type Hooks struct {
+	// StartSim gives the socket of a simulated device, started when none runs.
+	StartSim func(ctx context.Context, dir string) (socket string, err error)
+	// AwaitTasks returns when the daemon of the run directory has registered a
+	// device of each of these processes.
+	AwaitTasks func(ctx context.Context, dir string, pids ...int) error
+}
+
+// Config of a lab.
+type Config struct {
+	Places Places
+	Hooks  Hooks
+	Commit string
+	// Sim asks for the simulated device even where a real one works.
+	Sim bool
+}
+
+// Lab is a device with a way to run programs on it. Not safe for concurrent use.
+type Lab struct {
+	Facts  workloads.Facts
+	Places Places
+
+	hooks           Hooks
+	commit          string
+	env             []string // of every child: ours, cleaned, and the simulated device's
+	dir             string   // private folder: the daemon's run directory and files for children
+	daemon          *Child
+	iterationsPerUS float64
+}
+
+// Open finds a device: the real one when its driver answers, else the simulated
+// one. The caller closes the lab.
+func Open(ctx context.Context, c Config) (*Lab, error) {
+	dir, err := privateDir()
+	if err != nil {
+		return nil, err
+	}
+	l := &Lab{Places: c.Places, hooks: c.Hooks, commit: c.Commit, env: cleanEnv(), dir: dir}
+	if err := l.findDevice(ctx, c.Sim); err != nil {
+		l.Close()
+		return nil, err
+	}
+	return l, nil
+}
+
+// privateDir is a folder whose path leaves room for socket names: a Unix
+// address holds 108 bytes.
+func privateDir() (string, error) {
+	const room = 80
+	dir, err := os.MkdirTemp("", "xbench-")
+	if err == nil && len(dir) > room {
+		_ = os.Remove(dir)
+		dir, err = os.MkdirTemp("/tmp", "xbench-")
+	}
+	if err != nil {
+		return "", fmt.Errorf("make a folder for the run: %w", err)
+	}
+	return dir, nil
+}
+
+func (l *Lab) findDevice(ctx context.Context, sim bool) error {
+	var real error
+	if !sim {
+		if real = l.probe(ctx); real == nil {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return real
+		}
+	}
+	driver, err := l.Places.Library("sim", "libcuda.so.1")
+	if err != nil {
+		return errors.Join(real, err)
+	}
+	simDir := filepath.Join(l.dir, "sim")
+	if err := os.Mkdir(simDir, 0o700); err != nil {
+		return fmt.Errorf("make a folder for the simulated device: %w", err)
+	}
+	socket, err := l.hooks.StartSim(ctx, simDir)
+	if err != nil {
+		return errors.Join(real, fmt.Errorf("start the simulated device: %w", err))
+	}
+	for _, name := range []string{"XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE"} {
+		if v, ok := os.LookupEnv(name); ok {
+			l.env = append(l.env, name+"="+v)
+		}
+	}
+	l.env = append(l.env, "XMSCHED_SIM_SOCKET="+socket, "LD_LIBRARY_PATH="+filepath.Dir(driver)+libraryPath())
+	if err := l.probe(ctx); err != nil {
+		return errors.Join(real, fmt.Errorf("simulated device: %w", err))
+	}
+	l.Facts.Simulated = true
+	return nil
+}
+
+func libraryPath() string {
+	if p := os.Getenv("LD_LIBRARY_PATH"); p != "" {
+		return ":" + p
+	}
+	return ""
+}
+
+// probe asks a child which device it sees.
+func (l *Lab) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("the driver did not answer in time"))
+	defer cancel()
+	c, err := l.startWork("device facts", nil, "facts")
+	if err != nil {
+		return err
+	}
+	defer c.Kill()
+	e, err := c.Await(ctx, workloads.KindReady)
+	if err != nil {
+		return err
+	}
+	var ready workloads.Event
+	if err := e.Into(&ready); err != nil {
+		return err
+	}
+	if ready.Facts == nil {
+		return errors.New("device facts: the line is empty")
+	}
+	l.Facts = *ready.Facts
+	return nil
+}
+
+// Close ends the daemon and removes the private folder. The simulated device
+// ends by itself when its last client has left.
+func (l *Lab) Close() {
+	if l.daemon != nil {
+		l.daemon.Kill()
+	}
+	_ = os.RemoveAll(l.dir)
+}
+
+// RunDir is the run directory of the lab's daemon.
+func (l *Lab) RunDir() string { return filepath.Join(l.dir, "run") }
+
+// Daemon starts the lab's own daemon if it does not run yet.
+func (l *Lab) Daemon(ctx context.Context) error {
+	if l.daemon != nil {
+		return nil
+	}
+	path, err := l.Places.Program("xserver")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(l.RunDir(), 0o700); err != nil {
+		return fmt.Errorf("make the run directory: %w", err)
+	}
+	d, err := Start(Spec{Name: "xserver", Path: path, Env: l.scheduledEnv()})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errors.New("it did not open its sockets in time"))
+	defer cancel()
+	for _, socket := range []string{"xserver.sock", "board.sock"} {
+		if err := awaitSocket(ctx, d, filepath.Join(l.RunDir(), socket)); err != nil {
+			d.Kill()
+			return err
+		}
+	}
+	l.daemon = d
+	return nil
+}
+
+// DaemonPid is the daemon's process, 0 when none runs.
+func (l *Lab) DaemonPid() int {
+	if l.daemon == nil {
+		return 0
+	}
+	return l.daemon.Pid()
+}
+
+// StopDaemon ends the daemon, so that the next phase runs without one.
+func (l *Lab) StopDaemon() {
+	if l.daemon != nil {
+		l.daemon.Kill()
+		l.daemon = nil
+	}
+}
+
+func awaitSocket(ctx context.Context, d *Child, path string) error {
+	for {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-d.ended:
+			return d.failed(orEnd(d.err))
+		case <-ctx.Done():
+			return d.failed(context.Cause(ctx))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+func (l *Lab) scheduledEnv() []string {
+	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib)
+}
+
+// Under says how a program runs under the daemon. The zero value of a nil
+// pointer's place, "not at all", is nil.
+type Under struct {
+	Name      string
+	Priority  int
+	Threshold int // 0: the default
+	Batch     int // 0: the default
+}
+
+// start starts a program, under xrun when u is not nil.
+func (l *Lab) start(name string, u *Under, onEvent func(Event), path string, args ...string) (*Child, error) {
+	if u == nil {
+		return Start(Spec{Name: name, Path: path, Args: args, Env: l.env, OnEvent: onEvent})
+	}
+	xrun, err := l.Places.Program("xrun")
+	if err != nil {
+		return nil, err
+	}
+	all := []string{"--require-daemon", "--name", u.Name, "--priority", fmt.Sprint(u.Priority)}
+	if u.Threshold > 0 {
+		all = append(all, "--threshold", fmt.Sprint(u.Threshold))
+	}
+	if u.Batch > 0 {
+		all = append(all, "--batch", fmt.Sprint(u.Batch))
+	}
+	all = append(append(all, "--", path), args...)
+	return Start(Spec{Name: name, Path: xrun, Args: all, Env: l.scheduledEnv(), OnEvent: onEvent})
+}
+
+// startWork starts one of the hidden `xbench work` programs.
+func (l *Lab) startWork(name string, u *Under, args ...string) (*Child, error) {
+	return l.startWatched(name, u, nil, args...)
+}
+
+func (l *Lab) startWatched(name string, u *Under, onEvent func(Event), args ...string) (*Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the running program: %w", err)
+	}
+	return l.start(name, u, onEvent, self, append([]string{"work"}, args...)...)
+}
+
+// StartClient starts a hidden `xbench work` program that talks to the daemon
+// itself instead of being preloaded.
+func (l *Lab) StartClient(name string, args ...string) (*Child, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find the running program: %w", err)
+	}
+	return Start(Spec{Name: name, Path: self, Args: append([]string{"work"}, args...), Env: l.scheduledEnv()})
+}
+
+// Calibrate gives how many iterations the spin kernel does in a microsecond on
+// this device while nothing else uses it; measured once a lab.
+func (l *Lab) Calibrate(ctx context.Context) (float64, error) {
+	if l.iterationsPerUS > 0 {
+		return l.iterationsPerUS, nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("calibration did not end in time"))
+	defer cancel()
+	c, err := l.startWork("calibrate", nil, "calibrate")
+	if err != nil {
+		return 0, err
+	}
+	defer c.Kill()
+	e, err := c.Await(ctx, workloads.KindResult)
+	if err != nil {
+		return 0, err
+	}
+	var result workloads.Event
+	if err := e.Into(&result); err != nil {
+		return 0, err
+	}
+	if !(result.IterationsPerUS > 0) {
+		return 0, fmt.Errorf("calibrate: %v iterations in a microsecond", result.IterationsPerUS)
+	}
+	l.iterationsPerUS = result.IterationsPerUS
+	return l.iterationsPerUS, c.Finish(ctx)
+}
+
+// Row makes a row of this lab's device and source, as of now.
+func (l *Lab) Row(name, mode string, n int, params rows.Params, metrics rows.Metrics) rows.Row {
+	return rows.Row{
+		Schema: rows.Schema, Row: name, Mode: mode,
+		Device: l.Facts.Device, UUID: l.Facts.UUID, Driver: l.Facts.Driver, Simulated: l.Facts.Simulated,
+		Commit: l.commit, Time: rows.Time{Time: time.Now().UTC().Truncate(time.Second)},
+		N: n, Params: params, Metrics: metrics,
+	}
+}

@@ -1,0 +1,107 @@
+package experiment
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// Places is where built things are.
+type Places struct {
+	Bin string // xrun, xserver, xbench
+	Lib string // libxmsched.so, sim/libcuda.so.1, bench/launchloop
+}
+
+// MissingError says that a built thing is not where it should be.
+type MissingError struct{ Path string }
+
+func (e *MissingError) Error() string {
+	return fmt.Sprintf("%s is not there: run `make build`, or set XMSCHED_LIB to the folder of the libraries", e.Path)
+}
+
+// FindPlaces looks beside the running program, as the other commands do:
+// binaries in its folder, libraries in $XMSCHED_LIB, ../lib (built) or
+// ../lib/xmsched (installed).
+func FindPlaces() (Places, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return Places{}, fmt.Errorf("find the running program: %w", err)
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return Places{}, fmt.Errorf("find the running program: %w", err)
+	}
+	p := Places{Bin: filepath.Dir(exe)}
+	p.Lib = os.Getenv("XMSCHED_LIB")
+	if p.Lib == "" {
+		p.Lib = filepath.Join(p.Bin, "..", "lib")
+		installed := filepath.Join(p.Lib, "xmsched")
+		if _, err := os.Stat(filepath.Join(installed, "libxmsched.so")); err == nil {
+			p.Lib = installed
+		}
+	}
+	if p.Lib, err = filepath.Abs(p.Lib); err != nil {
+		return Places{}, fmt.Errorf("find the libraries: %w", err)
+	}
+	return p, nil
+}
+
+// Program gives the path of one of our commands.
+func (p Places) Program(name string) (string, error) { return existing(filepath.Join(p.Bin, name)) }
+
+// Library gives the path of something built below lib.
+func (p Places) Library(elem ...string) (string, error) {
+	return existing(filepath.Join(append([]string{p.Lib}, elem...)...))
+}
+
+func existing(path string) (string, error) {
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return "", &MissingError{Path: path}
+	} else if err != nil {
+		return "", fmt.Errorf("look for a built thing: %w", err)
+	}
+	return path, nil
+}
+
+// Commit gives the source's commit that the go command stamped into the program
+// (with "-modified" when the tree had changes), or fallback.
+func Commit(fallback string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return fallback
+	}
+	commit, modified := "", ""
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			commit = s.Value
+		case "vcs.modified":
+			if s.Value == "true" {
+				modified = "-modified"
+			}
+		}
+	}
+	if commit == "" {
+		return fallback
+	}
+	return commit + modified
+}
+
+// cleanEnv is our environment without what would put a child under xmsched or
+// on a simulated device: those are added per child.
+func cleanEnv() []string {
+	var env []string
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		switch {
+		case strings.HasPrefix(name, "XMSCHED_"), strings.HasPrefix(name, "XSCHED_"):
+			continue
+		case name == "LD_PRELOAD" && strings.Contains(value, "libxmsched"):
+			continue
+		}
+		env = append(env, kv)
+	}
+	return env
+}

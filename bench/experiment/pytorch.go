@@ -1,0 +1,259 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"xmsched/bench/rows"
+	"xmsched/bench/stats"
+	"xmsched/bench/workloads"
+)
+
+// PyTorch is the experiment behind the row of that name: a language model's
+// decode and a training, each alone, both without us, both under xmsched.
+type PyTorch struct {
+	Python   string // interpreter; empty: python3
+	Seconds  float64
+	Layers   int // of the language model; the real one has 32
+	Batch    int // of the training
+	Modes    []string
+	Priority int // of the decode; the training's is 0
+}
+
+// pytorchTimeout bounds loading and warming of one program: two of them share
+// the card and a cold file cache.
+const pytorchTimeout = 4 * time.Minute
+
+type llmResult struct {
+	BeganS    float64   `json:"began_s"`
+	EndedS    float64   `json:"ended_s"`
+	LatencyMS []float64 `json:"latency_ms"`
+	Tokens    []int     `json:"tokens"`
+	Differing int       `json:"differing"`
+}
+
+type trainResult struct {
+	BeganS   float64   `json:"began_s"`
+	EndedS   float64   `json:"ended_s"`
+	Batch    int       `json:"batch"`
+	StepEndS []float64 `json:"step_ends_s"`
+	Losses   []float64 `json:"losses"`
+}
+
+// imagesPerS counts the images of the steps that ended in the span.
+func (r trainResult) imagesPerS(fromS, toS float64) float64 {
+	steps := 0
+	for _, t := range r.StepEndS {
+		if t > fromS && t <= toS {
+			steps++
+		}
+	}
+	return float64(steps*r.Batch) / (toS - fromS)
+}
+
+// RunPyTorch measures. "alone" runs each program by itself twice and says
+// whether the two runs were identical; the other modes are compared with the
+// first of them. So alone must be among the modes.
+func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string, done, total int)) ([]rows.Row, error) {
+	if len(p.Modes) == 0 || p.Modes[0] != rows.ModeAlone {
+		return nil, errors.New("pytorch: the first mode must be alone, which the others are compared with")
+	}
+	if p.Python == "" {
+		p.Python = "python3"
+	}
+	python, err := exec.LookPath(p.Python)
+	if err != nil {
+		return nil, fmt.Errorf("pytorch: %w", err)
+	}
+	if err := workloads.WriteScripts(l.dir); err != nil {
+		return nil, err
+	}
+	if report == nil {
+		report = func(string, int, int) {}
+	}
+	t := &torch{lab: l, p: p, python: python}
+	var out []rows.Row
+	for i, mode := range p.Modes {
+		report("pytorch "+mode, i, len(p.Modes))
+		var row rows.Row
+		if mode == rows.ModeAlone {
+			row, err = t.alone(ctx)
+		} else {
+			row, err = t.together(ctx, mode)
+		}
+		if err != nil {
+			return out, fmt.Errorf("pytorch %s: %w", mode, err)
+		}
+		out = append(out, row)
+	}
+	return out, nil
+}
+
+// torch is one run of the experiment, with what later modes are compared with.
+type torch struct {
+	lab    *Lab
+	p      PyTorch
+	python string
+
+	tokens []int
+	losses []float64
+	p99MS  float64
+}
+
+func (t *torch) startLLM(u *Under) (*Child, error) {
+	return t.start("llm.py", u, workloads.ScriptLLM, "--seconds", number(t.p.Seconds), "--layers", strconv.Itoa(t.p.Layers))
+}
+
+func (t *torch) startTrain(u *Under) (*Child, error) {
+	return t.start("train.py", u, workloads.ScriptTrain, "--seconds", number(t.p.Seconds), "--batch", strconv.Itoa(t.p.Batch))
+}
+
+func (t *torch) start(name string, u *Under, script string, args ...string) (*Child, error) {
+	return t.lab.start(name, u, nil, t.python, append([]string{filepath.Join(t.lab.dir, script)}, args...)...)
+}
+
+// finish begins the measured part, if it has not begun, and reads the result.
+func (t *torch) finish(ctx context.Context, c *Child, into any) error {
+	e, err := c.Await(ctx, workloads.KindResult)
+	if err != nil {
+		return err
+	}
+	if err := e.Into(into); err != nil {
+		return err
+	}
+	return c.Finish(ctx)
+}
+
+func (t *torch) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := pytorchTimeout + time.Duration(3*t.p.Seconds*float64(time.Second))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
+}
+
+func (t *torch) single(ctx context.Context, start func(*Under) (*Child, error), into any) error {
+	c, err := start(nil)
+	if err != nil {
+		return err
+	}
+	defer c.Kill()
+	if _, err := c.Await(ctx, "warm"); err != nil {
+		return err
+	}
+	if err := c.Begin(); err != nil {
+		return err
+	}
+	return t.finish(ctx, c, into)
+}
+
+func (t *torch) alone(ctx context.Context) (rows.Row, error) {
+	ctx, cancel := t.limit(ctx)
+	defer cancel()
+	var llm [2]llmResult
+	var train [2]trainResult
+	for i := range llm {
+		if err := t.single(ctx, t.startLLM, &llm[i]); err != nil {
+			return rows.Row{}, err
+		}
+		if err := t.single(ctx, t.startTrain, &train[i]); err != nil {
+			return rows.Row{}, err
+		}
+	}
+	t.tokens, t.losses = llm[0].Tokens, train[0].Losses
+	// Both runs' latencies make the figure that the other modes are compared with.
+	both := llm[1]
+	both.LatencyMS = append(slices.Clone(llm[0].LatencyMS), llm[1].LatencyMS...)
+	both.Differing += llm[0].Differing
+	rate := (train[0].imagesPerS(train[0].BeganS, train[0].EndedS) + train[1].imagesPerS(train[1].BeganS, train[1].EndedS)) / 2
+	return t.row(rows.ModeAlone, both, train[1], rate)
+}
+
+func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
+	ctx, cancel := t.limit(ctx)
+	defer cancel()
+	var underLLM, underTrain *Under
+	switch mode {
+	case rows.ModeNative:
+	case rows.ModeXmsched:
+		if err := t.lab.Daemon(ctx); err != nil {
+			return rows.Row{}, err
+		}
+		defer t.lab.StopDaemon()
+		underLLM, underTrain = &Under{Name: "llm", Priority: t.p.Priority}, &Under{Name: "train"}
+	default:
+		return rows.Row{}, fmt.Errorf("mode is none of alone, native, xmsched")
+	}
+	llm, err := t.startLLM(underLLM)
+	if err != nil {
+		return rows.Row{}, err
+	}
+	defer llm.Kill()
+	train, err := t.startTrain(underTrain)
+	if err != nil {
+		return rows.Row{}, err
+	}
+	defer train.Kill()
+	for _, c := range []*Child{llm, train} {
+		if _, err := c.Await(ctx, "warm"); err != nil {
+			return rows.Row{}, err
+		}
+	}
+	if mode == rows.ModeXmsched {
+		if err := t.lab.hooks.AwaitTasks(ctx, t.lab.RunDir(), llm.Pid(), train.Pid()); err != nil {
+			return rows.Row{}, fmt.Errorf("wait until the daemon knows the programs: %w", err)
+		}
+	}
+	for _, c := range []*Child{train, llm} {
+		if err := c.Begin(); err != nil {
+			return rows.Row{}, err
+		}
+	}
+	var l llmResult
+	if err := t.finish(ctx, llm, &l); err != nil {
+		return rows.Row{}, err
+	}
+	var r trainResult
+	if err := t.finish(ctx, train, &r); err != nil {
+		return rows.Row{}, err
+	}
+	return t.row(mode, l, r, r.imagesPerS(l.BeganS, l.EndedS))
+}
+
+// row judges identity against the first run alone: the same tokens (also in
+// every later repetition of the prompt) and bit for bit the same losses.
+func (t *torch) row(mode string, l llmResult, r trainResult, imagesPerS float64) (rows.Row, error) {
+	s, err := stats.Summarize(l.LatencyMS)
+	if err != nil {
+		return rows.Row{}, fmt.Errorf("llm.py: %w", err)
+	}
+	if len(l.Tokens) == 0 || len(r.Losses) == 0 {
+		return rows.Row{}, errors.New("no tokens or no losses to compare")
+	}
+	identical := 0.0
+	if l.Differing == 0 && slices.Equal(l.Tokens, t.tokens) && slices.Equal(r.Losses, t.losses) {
+		identical = 1
+	} else {
+		fmt.Fprintf(os.Stderr, "pytorch %s: not identical: %d tokens of repetitions differ; tokens %v, want %v; losses %v, want %v\n",
+			mode, l.Differing, l.Tokens, t.tokens, r.Losses, t.losses)
+	}
+	if mode == rows.ModeAlone {
+		t.p99MS = s.P99
+	}
+	params := rows.Params{"layers": t.p.Layers, "batch": t.p.Batch, "seconds": t.p.Seconds}
+	if mode == rows.ModeXmsched {
+		params["priority"], params["background_priority"], params["level"] = t.p.Priority, 0, 1
+	}
+	total := 0.0
+	for _, ms := range l.LatencyMS {
+		total += ms
+	}
+	return t.lab.Row("pytorch", mode, s.N, params, rows.Metrics{
+		"llm_p50_ms": s.P50, "llm_p99_ms": s.P99, "llm_p99_ratio": s.P99 / t.p99MS,
+		"llm_tokens_per_s": float64(s.N) / (total / 1e3), "train_img_per_s": imagesPerS, "identical": identical,
+	}), nil
+}

@@ -1,0 +1,117 @@
+package workloads
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Kinds of events.
+const (
+	KindReady    = "ready"    // set up; waits for the line "start"
+	KindProgress = "progress" // so much done by then
+	KindResult   = "result"   // the last line of a run that went well
+	KindError    = "error"    // the last line of one that did not
+)
+
+// Facts are what a row says of the device.
+type Facts struct {
+	Device    string `json:"device"`
+	UUID      string `json:"uuid"`
+	Driver    string `json:"driver"`
+	Simulated bool   `json:"simulated"`
+}
+
+// Event is one line of a workload. Which fields are set depends on the kind.
+type Event struct {
+	Kind string `json:"event"`
+	// Facts: with ready.
+	*Facts
+	// Count of requests or kernels done, AtNS the CLOCK_MONOTONIC time of that
+	// count, in ns: with progress and result.
+	Count uint64 `json:"count,omitempty"`
+	AtNS  int64  `json:"at_ns,omitempty"`
+	// BeganNS is when the measured part began: with result.
+	BeganNS int64 `json:"began_ns,omitempty"`
+	// LatencyUS of each request, in us: with the result of request.
+	LatencyUS []float64 `json:"latency_us,omitempty"`
+	// Verified counts the result words that were compared with the closed form,
+	// Wrong those that differed: with result.
+	Verified uint64 `json:"verified,omitempty"`
+	Wrong    uint64 `json:"wrong,omitempty"`
+	// IterationsPerUS is what the spin kernel does in a microsecond: with the
+	// result of calibrate.
+	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
+	// Message: with error.
+	Message string `json:"message,omitempty"`
+}
+
+// Speaker writes events; safe for concurrent use.
+type Speaker struct {
+	mu  sync.Mutex // protects enc: a line is never cut by another
+	enc *json.Encoder
+}
+
+// NewSpeaker speaks to w.
+func NewSpeaker(w io.Writer) *Speaker { return &Speaker{enc: json.NewEncoder(w)} }
+
+// Say writes one event. A parent that no longer listens is found out by its end
+// of our stdin, so the error is only for those who want it.
+func (s *Speaker) Say(e Event) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := s.enc.Encode(e); err != nil {
+		return fmt.Errorf("report %s: %w", e.Kind, err)
+	}
+	return nil
+}
+
+// MonotonicNS is CLOCK_MONOTONIC, which all processes of a machine share.
+func MonotonicNS() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic("CLOCK_MONOTONIC cannot be read: " + err.Error()) // not on any Linux
+	}
+	return t.Nano()
+}
+
+// Steering is a workload's stdin, read to its end by one goroutine that the
+// process owns: it ends with the stream.
+type Steering struct {
+	// Started is closed by the line "start".
+	Started <-chan struct{}
+	// Context ends with the stream, or with its parent.
+	Context context.Context
+}
+
+// Steer reads commands from r until it ends, then cancels the context.
+func Steer(parent context.Context, r io.Reader) Steering {
+	ctx, cancel := context.WithCancel(parent)
+	started := make(chan struct{})
+	go func() {
+		defer cancel()
+		begun := false
+		for sc := bufio.NewScanner(r); sc.Scan(); {
+			if sc.Text() == "start" && !begun {
+				begun = true
+				close(started)
+			}
+		}
+	}()
+	return Steering{Started: started, Context: ctx}
+}
+
+// wait returns true when the workload may begin, false when it is to end.
+func (s Steering) wait() bool {
+	select {
+	case <-s.Started:
+		return true
+	case <-s.Context.Done():
+		return false
+	}
+}
