@@ -18,9 +18,9 @@ import (
 	"xmsched/bench/workloads"
 )
 
-// Grace is how long a child may take to end once it was asked to. A background
-// has some 16 kernels queued that it waits for.
-const Grace = 5 * time.Second
+// defaultGrace is how long a child may take to end once it was asked to: a
+// background has some 16 kernels queued that it waits for.
+const defaultGrace = 5 * time.Second
 
 // maxEventLine bounds a line of a child: a result carries every latency.
 const maxEventLine = 64 << 20
@@ -73,6 +73,7 @@ type Child struct {
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
 	stderr tail
+	grace  time.Duration // between SIGTERM and SIGKILL
 
 	mu      sync.Mutex // protects the fields below
 	events  []Event
@@ -86,11 +87,11 @@ type Child struct {
 // Start starts the program in a process group of its own: a Ctrl-C reaches us
 // alone, and we end the children in order.
 func Start(spec Spec) (*Child, error) {
-	c := &Child{spec: spec, changed: make(chan struct{}), ended: make(chan struct{})}
+	c := &Child{spec: spec, grace: defaultGrace, changed: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd = exec.Command(spec.Path, spec.Args...)
 	c.cmd.Env = spec.Env
 	c.cmd.Stderr = &c.stderr
-	c.cmd.WaitDelay = Grace // whoever inherited its stderr does not hold us up
+	c.cmd.WaitDelay = defaultGrace // whoever inherited its stderr does not hold us up
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	stdin, err := c.cmd.StdinPipe()
 	if err != nil {
@@ -253,7 +254,7 @@ func (c *Child) Kill() {
 		select {
 		case <-c.ended:
 			return
-		case <-time.After(Grace):
+		case <-time.After(c.grace):
 		}
 		c.signal(syscall.SIGKILL)
 	}

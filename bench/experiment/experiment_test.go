@@ -1,0 +1,172 @@
+package experiment
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"xmsched/bench/rows"
+)
+
+func TestPairEdges(t *testing.T) {
+	us, err := pairEdges([]int64{1000, 5000, 9000}, []int64{500, 3000, 6500, 9100, 9200})
+	if err != nil || !slices.Equal(us, []float64{2, 1.5, 0.1}) {
+		t.Errorf("%v, %v", us, err)
+	}
+	for name, closed := range map[string][]int64{
+		"none after the last": {1100, 5100},
+		"one missed":          {1100, 9100},
+		"none at all":         nil,
+	} {
+		if _, err := pairEdges([]int64{1000, 5000, 9000}, closed); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+func TestParseCPUTime(t *testing.T) {
+	line := "42 (a name) with ) S 1 42 42 0 -1 4194560 100 0 0 0 250 130 0 0 20 0 9 0 12345 1000 200"
+	d, err := parseCPUTime([]byte(line))
+	if err != nil || d != 3800*time.Millisecond {
+		t.Errorf("%v, %v, want 3.8 s", d, err)
+	}
+	for _, bad := range []string{"", "42 (x) S 1 2", "42 (x) S 1 42 42 0 -1 4194560 100 0 0 0 x 130 0"} {
+		if _, err := parseCPUTime([]byte(bad)); err == nil {
+			t.Errorf("%q was read", bad)
+		}
+	}
+	self, err := cpuTime(os.Getpid())
+	if err != nil || self < 0 || self > time.Hour {
+		t.Errorf("own CPU time %v, %v", self, err)
+	}
+}
+
+func TestCountsBetween(t *testing.T) {
+	b := &background{counts: []count{{100, 0}, {200, 10}, {300, 10}, {400, 30}}}
+	for _, c := range []struct {
+		from, to int64
+		want     float64
+	}{{100, 400, 30}, {150, 200, 5}, {200, 300, 0}, {350, 400, 10}, {0, 150, 5}, {350, 900, 10}} {
+		if got := b.between(c.from, c.to); got != c.want {
+			t.Errorf("between %d and %d: %v kernels, want %v", c.from, c.to, got, c.want)
+		}
+	}
+	if got := (&background{}).between(0, 1); got != 0 {
+		t.Errorf("no counts: %v", got)
+	}
+}
+
+func TestOverheadIsOfPairs(t *testing.T) {
+	// The second half drifts by 1,000 ns: medians of the sides would differ by
+	// far more than any pair does.
+	m, err := overhead([]float64{4000, 4010, 5000}, []float64{4040, 4050, 5040})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m["overhead_ns"] != 40 || m["native_ns"] != 4010 || m["preloaded_ns"] != 4050 {
+		t.Errorf("%v", m)
+	}
+	if pct := m["overhead_pct"]; pct < 0.99 || pct > 1.0 {
+		t.Errorf("overhead %v %%", pct)
+	}
+	if _, err := overhead(nil, nil); err == nil {
+		t.Error("nothing was compared")
+	}
+}
+
+func TestImagesPerS(t *testing.T) {
+	r := trainResult{Batch: 64, StepEndS: []float64{9.9, 10.5, 11, 12, 13}}
+	if got := r.imagesPerS(10, 12); got != 96 {
+		t.Errorf("%v img/s in 10..12, want 3 steps of 64 in 2 s", got)
+	}
+}
+
+func TestP99Validate(t *testing.T) {
+	good := P99{Requests: Requests{Count: 10}, Load: Load{Programs: 1}, Rounds: 2, Modes: []string{rows.ModeAlone}}
+	if err := good.Validate(); err != nil {
+		t.Error(err)
+	}
+	for want, spoil := range map[string]func(*P99){
+		"rounds is 0":      func(p *P99) { p.Rounds = 0 },
+		"do not fill":      func(p *P99) { p.Rounds = 11 },
+		"backgrounds is 0": func(p *P99) { p.Load.Programs = 0 },
+		"no modes":         func(p *P99) { p.Modes = nil },
+		`mode "mps"`:       func(p *P99) { p.Modes = []string{"mps"} },
+	} {
+		p := good
+		spoil(&p)
+		if err := p.Validate(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want it to say %q", err, want)
+		}
+	}
+}
+
+func TestDemoParamsMakeRows(t *testing.T) {
+	for _, quick := range []bool{false, true} {
+		d := DefaultDemo(quick)
+		for _, mode := range []string{rows.ModeAlone, rows.ModeXmsched} {
+			params := d.Params(mode)
+			if _, ok := params["level"]; ok != (mode == rows.ModeXmsched) {
+				t.Errorf("%s: level is there: %v", mode, ok)
+			}
+			r := rows.Row{Schema: rows.Schema, Row: "demo", Mode: mode, Commit: "c", Time: rows.Time{Time: time.Unix(1, 0)}, N: 1, Params: params, Metrics: rows.Metrics{"p99_us": 1}}
+			if _, err := rows.Encode(r); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("XMSCHED_LIB", dir)
+	p, err := FindPlaces()
+	if err != nil || p.Lib != dir {
+		t.Fatalf("lib %q, %v, want what XMSCHED_LIB says", p.Lib, err)
+	}
+	_, err = p.Library("libxmsched.so")
+	if err == nil || !strings.Contains(err.Error(), "make build") {
+		t.Errorf("error %v, want the next step", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "libxmsched.so"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Library("libxmsched.so"); err != nil || got != filepath.Join(dir, "libxmsched.so") {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestCleanEnv(t *testing.T) {
+	t.Setenv("XMSCHED_DIR", "/x")
+	t.Setenv("XSCHED_AUTO_XQUEUE_LEVEL", "1")
+	t.Setenv("LD_PRELOAD", "/lib/libxmsched.so")
+	t.Setenv("BENCH_OTHER", "kept")
+	env := cleanEnv()
+	for _, kv := range env {
+		if strings.HasPrefix(kv, "XMSCHED_") || strings.HasPrefix(kv, "XSCHED_") || strings.HasPrefix(kv, "LD_PRELOAD=") {
+			t.Errorf("%s is left", kv)
+		}
+	}
+	if !slices.Contains(env, "BENCH_OTHER=kept") {
+		t.Error("other variables are gone")
+	}
+}
+
+func TestPrivateDirLeavesRoomForSockets(t *testing.T) {
+	long := filepath.Join(t.TempDir(), strings.Repeat("d", 90))
+	if err := os.Mkdir(long, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", long)
+	dir, err := privateDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	if n := len(filepath.Join(dir, "run", "xserver.sock")); n > 107 {
+		t.Errorf("the socket's path has %d bytes", n)
+	}
+}
