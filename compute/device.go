@@ -136,8 +136,7 @@ func (d *device) snapshot(now time.Duration) Snapshot {
 		for _, s := range d.seats {
 			d.change(s)
 		}
-		// In the order in which they have been waiting, so that turns go on
-		// where the policy before left them; and never in a map's order.
+		// Who has been ready longest comes first; never a map's order.
 		slices.SortFunc(d.changed, func(a, b *seat) int {
 			return cmp.Or(cmp.Compare(a.readySince, b.readySince), cmp.Compare(a.task.id, b.task.id))
 		})

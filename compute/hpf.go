@@ -39,15 +39,15 @@ type hpf struct {
 }
 
 type hpfClass struct {
-	first *hpfTask
+	tasks queue[hpfTask]
 	ready int
 }
 
 type hpfTask struct {
-	id         TaskID
-	class      int
-	ready      bool
-	prev, next *hpfTask
+	id    TaskID
+	class int
+	ready bool
+	link  link[hpfTask] // in the tasks of its class
 }
 
 func (h *hpf) Decide(s Snapshot) Decision {
@@ -85,6 +85,7 @@ func (h *hpf) update(s *TaskState) {
 	t, ok := h.tasks[s.Task]
 	if !ok {
 		t = &hpfTask{id: s.Task}
+		t.link.owner = t
 		h.tasks[s.Task] = t
 	} else if t.class == class {
 		h.setReady(t, s.Ready)
@@ -93,28 +94,15 @@ func (h *hpf) update(s *TaskState) {
 		h.unlink(t)
 	}
 	t.class = class
-	c := &h.classes[class]
-	t.prev, t.next = nil, c.first
-	if t.next != nil {
-		t.next.prev = t
-	}
-	c.first = t
+	h.classes[class].tasks.push(&t.link)
 	h.present.add(class)
 	h.setReady(t, s.Ready)
 }
 
 func (h *hpf) unlink(t *hpfTask) {
 	h.setReady(t, false)
-	c := &h.classes[t.class]
-	if t.prev != nil {
-		t.prev.next = t.next
-	} else {
-		c.first = t.next
-	}
-	if t.next != nil {
-		t.next.prev = t.prev
-	}
-	if c.first == nil {
+	t.link.unlink()
+	if h.classes[t.class].tasks.empty() {
 		h.present.remove(t.class)
 	}
 }
@@ -139,7 +127,7 @@ func (h *hpf) judgeClass(class int) {
 	if class == none {
 		return
 	}
-	for t := h.classes[class].first; t != nil; t = t.next {
+	for t := range h.classes[class].tasks.all() {
 		h.judge(t)
 	}
 }
@@ -164,7 +152,7 @@ func (h *hpf) Plan(now time.Duration) iter.Seq[Slot] {
 		if h.topReady == none {
 			return
 		}
-		for t := h.classes[h.topReady].first; t != nil; t = t.next {
+		for t := range h.classes[h.topReady].tasks.all() {
 			if t.ready && !yield(Slot{Task: t.id, Start: now}) {
 				return
 			}

@@ -24,25 +24,24 @@ type rrPolicy struct{}
 func (rrPolicy) Name() string { return "RR" }
 
 func (rrPolicy) Fresh() Decider {
-	r := &rr{tasks: make(map[TaskID]*rrTask)}
-	r.queue.prev, r.queue.next = &r.queue, &r.queue
-	return r
+	return &rr{tasks: make(map[TaskID]*rrTask)}
 }
 
 type rr struct {
 	tasks    map[TaskID]*rrTask
-	queue    rrTask  // ring of the waiting tasks; the head of the line is next
+	waiting  queue[rrTask]
 	turn     *rrTask // whose turn it is; nil while nobody is ready
 	since    time.Duration
 	verdicts []Verdict
 }
 
-// rrTask is in the queue exactly while it is ready and it is not its turn.
+// Invariant: a task is linked into waiting while it is ready and it is not its
+// turn, and at no other time.
 type rrTask struct {
-	id         TaskID
-	quantum    time.Duration
-	ready      bool
-	prev, next *rrTask
+	id      TaskID
+	quantum time.Duration
+	ready   bool
+	link    link[rrTask]
 }
 
 func (r *rr) Decide(s Snapshot) Decision {
@@ -79,6 +78,7 @@ func (r *rr) update(s *TaskState) {
 	t, ok := r.tasks[s.Task]
 	if !ok {
 		t = &rrTask{id: s.Task}
+		t.link.owner = t
 		r.tasks[s.Task] = t
 	}
 	t.quantum = s.Hints.Quantum
@@ -95,32 +95,31 @@ func (r *rr) setReady(t *rrTask, ready bool) {
 	t.ready = ready
 	switch {
 	case ready:
-		r.push(t)
+		r.waiting.push(&t.link)
 	case r.turn == t:
 		r.turn = nil
 	default:
-		t.unlink()
+		t.link.unlink()
 	}
 }
 
 // hand passes the turn on if it is free, or used up with somebody waiting.
 func (r *rr) hand(now time.Duration) {
 	if r.turn != nil {
-		if r.empty() || now < r.since+r.turn.quantum {
+		if r.waiting.empty() || now < r.since+r.turn.quantum {
 			return
 		}
-		r.push(r.turn)
+		r.waiting.push(&r.turn.link)
 	}
-	r.turn = nil
-	if !r.empty() {
-		r.turn, r.since = r.queue.next, now
-		r.turn.unlink()
+	if r.turn = r.waiting.first(); r.turn != nil {
+		r.turn.link.unlink()
+		r.since = now
 	}
 }
 
 // end is when the turn is used up, or 0 if nobody waits for that.
 func (r *rr) end() time.Duration {
-	if r.turn == nil || r.empty() {
+	if r.turn == nil || r.waiting.empty() {
 		return 0
 	}
 	return r.since + r.turn.quantum
@@ -151,23 +150,11 @@ func (r *rr) Plan(now time.Duration) iter.Seq[Slot] {
 		if !yield(Slot{Task: r.turn.id, Start: now, Length: end - now}) {
 			return
 		}
-		for t := r.queue.next; t != &r.queue; t = t.next {
+		for t := range r.waiting.all() {
 			if !yield(Slot{Task: t.id, Start: end, Length: t.quantum}) {
 				return
 			}
 			end += t.quantum
 		}
 	}
-}
-
-func (r *rr) empty() bool { return r.queue.next == &r.queue }
-
-func (r *rr) push(t *rrTask) {
-	t.prev, t.next = r.queue.prev, &r.queue
-	t.prev.next, t.next.prev = t, t
-}
-
-func (t *rrTask) unlink() {
-	t.prev.next, t.next.prev = t.next, t.prev
-	t.prev, t.next = nil, nil
 }
