@@ -28,7 +28,7 @@ type Decider interface {
 
 // Snapshot is what a decider has not seen yet: every task that is new or
 // changed since its last decision, as it stands now, in the order in which the
-// events first named them. The first snapshot has all tasks, and those that
+// events first changed them. The first snapshot has all tasks, and those that
 // have been ready longest come first.
 type Snapshot struct {
 	Now     time.Duration

@@ -68,6 +68,7 @@ func (r *reference) apply(now time.Duration, events ...Event) map[seatKey]Grant 
 	return gates
 }
 
+// take takes an event and names the gates about which it changed something.
 func (r *reference) take(e Event) (named []seatKey) {
 	leave := func(gone func(*refSeat) bool) {
 		r.seats = slices.DeleteFunc(r.seats, gone)
@@ -79,16 +80,15 @@ func (r *reference) take(e Event) (named []seatKey) {
 	}
 	switch e := e.(type) {
 	case TaskAdded:
+		named = r.hint(e.Task, e.Hints)
 		r.tasks[e.Task] = e.Hints
 		if r.seat(e.Task, e.Device) == nil {
 			r.seats = append(r.seats, &refSeat{task: e.Task, device: e.Device})
+			named = append(named, seatKey{e.Task, e.Device})
 		}
-		return r.allOf(e.Task)
+		return named
 	case HintsChanged:
-		if _, ok := r.tasks[e.Task]; ok {
-			r.tasks[e.Task] = e.Hints
-		}
-		return r.allOf(e.Task)
+		return r.hint(e.Task, e.Hints)
 	case TaskRemoved:
 		named = r.allOf(e.Task)
 		leave(func(s *refSeat) bool { return s.task == e.Task })
@@ -101,17 +101,25 @@ func (r *reference) take(e Event) (named []seatKey) {
 	case Ready:
 		if s := r.seat(e.Task, e.Device); s != nil && !s.ready {
 			s.ready, s.readySince = true, r.now
+			return []seatKey{{e.Task, e.Device}}
 		}
-		return []seatKey{{e.Task, e.Device}}
 	case Idle:
-		if s := r.seat(e.Task, e.Device); s != nil {
+		if s := r.seat(e.Task, e.Device); s != nil && s.ready {
 			s.ready = false
+			return []seatKey{{e.Task, e.Device}}
 		}
-		return []seatKey{{e.Task, e.Device}}
 	case PolicyChanged:
 		r.policy, r.turns = e.Policy.Name(), map[Device]*refTurns{}
 	}
 	return nil
+}
+
+func (r *reference) hint(id TaskID, h Hints) []seatKey {
+	if old, ok := r.tasks[id]; !ok || old == h {
+		return nil
+	}
+	r.tasks[id] = h
+	return r.allOf(id)
 }
 
 func (r *reference) seat(id TaskID, d Device) *refSeat {
