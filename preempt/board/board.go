@@ -30,8 +30,9 @@ import (
 
 //go:generate go run ./generate -out ../../shim/cuda/preload/gen/board.h
 
-// Dimensions of a board of this version.
+// Dimensions of a board, and the version of its layout.
 const (
+	Version = layout.Version
 	Size    = layout.Size    // bytes
 	Devices = layout.Devices // device sections
 	Slots   = layout.Slots   // queue slots; slot 0 is shared by the queues beyond the last

@@ -1,0 +1,63 @@
+// Command xserver is the daemon: flags and wiring, nothing else.
+package main
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/cmd/internal/cli"
+	"xmsched/compute"
+	"xmsched/xserver"
+	"xmsched/xserver/client"
+)
+
+func main() { cli.Main(command()) }
+
+func command() *cobra.Command {
+	var dir, policy, level string
+	c := &cobra.Command{
+		Use:   "xserver",
+		Short: "Decide which programs compute on this machine's GPUs",
+		Long: "xserver schedules the programs that were started with xrun. It runs in the\n" +
+			"foreground until it gets SIGTERM or SIGINT, and opens no device itself.",
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error { return serve(c, dir, policy, level) },
+	}
+	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
+	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
+	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
+	return c
+}
+
+func serve(c *cobra.Command, dir, policy, level string) error {
+	var lv slog.Level
+	if err := lv.UnmarshalText([]byte(level)); err != nil {
+		return cli.Usagef("unknown log level %q; allowed are debug, info, warn, error", level)
+	}
+	if dir == "" {
+		var err error
+		if dir, err = client.RunDir(); err != nil {
+			return cli.Usagef("%v; or give one with --dir", err)
+		}
+	}
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
+	defer stop()
+	s, err := xserver.New(xserver.Config{
+		Dir: dir, Policy: policy, Version: cli.Version,
+		Log: slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: lv})),
+	})
+	var unknown *compute.UnknownPolicyError
+	if errors.As(err, &unknown) {
+		return cli.Usagef("unknown policy %q; %s", unknown.Name, client.Allowed(unknown.Allowed))
+	}
+	if err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}

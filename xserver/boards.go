@@ -1,0 +1,179 @@
+package xserver
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/preempt/board"
+	"xmsched/xserver/client"
+	"xmsched/xserver/internal/peer"
+	"xmsched/xserver/internal/plane"
+)
+
+// A client of the board socket has handshakeLimit to say its line, and only
+// maxHandshakes of them may be at it.
+const (
+	handshakeLimit = 2 * time.Second
+	maxHandshakes  = 128
+)
+
+// serveBoards hands out boards until the socket is closed.
+func (s *Server) serveBoards() error {
+	var open sync.WaitGroup
+	defer open.Wait()
+	slots := make(chan struct{}, maxHandshakes)
+	for {
+		conn, err := s.boards.AcceptUnix()
+		if err != nil {
+			if s.ending.Err() != nil || errors.Is(err, net.ErrClosed) {
+				return nil
+			}
+			if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ECONNABORTED) {
+				time.Sleep(10 * time.Millisecond) // some will be closed
+				continue
+			}
+			return err
+		}
+		slots <- struct{}{}
+		open.Go(func() {
+			defer func() { <-slots }()
+			defer conn.Close()
+			if err := s.handOver(conn); err != nil {
+				s.log.Debug("board not handed over", "why", err)
+				refuse(conn, err)
+			}
+		})
+	}
+}
+
+// handOver trades a ticket for a board. The connection is kept by the loop in a
+// duplicate; its end is the client's.
+func (s *Server) handOver(conn *net.UnixConn) error {
+	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
+		return err
+	}
+	who, err := peer.Of(conn)
+	if err != nil {
+		return err
+	}
+	if !serves(who.UID) {
+		return fmt.Errorf("this daemon does not serve uid %d", who.UID)
+	}
+	ticket, err := readTicket(conn)
+	if err != nil {
+		return err
+	}
+	p, err := s.registry.redeem(ticket, who, time.Now())
+	if err != nil {
+		return err
+	}
+	if err := s.attach(conn, p); err != nil {
+		s.registry.remove(p.id)
+		return err
+	}
+	return nil
+}
+
+func readTicket(conn *net.UnixConn) (string, error) {
+	line, err := bufio.NewReaderSize(conn, 1024).ReadSlice('\n')
+	if err != nil {
+		return "", fmt.Errorf("read ticket: %w", err)
+	}
+	var req client.BoardRequest
+	if err := json.Unmarshal(line, &req); err != nil {
+		return "", fmt.Errorf("read ticket: %w", err)
+	}
+	if req.Version != client.BoardProtocol {
+		return "", fmt.Errorf("version %d of the board socket's lines: this daemon speaks %d", req.Version, client.BoardProtocol)
+	}
+	return req.Ticket, nil
+}
+
+// attach makes a board, hands it to the client and to the loop.
+func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
+	a := plane.Attachment{PID: p.peer.PID, Bell: -1, Death: -1, Socket: -1}
+	a.Process = plane.Process{
+		ID: p.id, Task: p.task.id, Hints: s.registry.hints(p),
+		Threshold: p.threshold, Batch: p.batch, Level: p.level,
+	}
+	defer func() {
+		if err != nil {
+			a.Close()
+		}
+	}()
+	if a.Board, err = board.Create(p.nonce, s.epoch); err != nil {
+		return err
+	}
+	if a.Bell, err = unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK); err != nil {
+		return os.NewSyscallError("eventfd", err)
+	}
+	if a.Death, err = peer.Pidfd(conn, p.peer); err != nil {
+		return err
+	}
+	if a.Socket, err = duplicate(conn); err != nil {
+		return err
+	}
+	// The loop first: the client finds a daemon that knows it.
+	shared := int(a.Board.File().Fd())
+	bell, err := unix.FcntlInt(uintptr(a.Bell), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	defer unix.Close(bell)
+	memory, err := unix.FcntlInt(uintptr(shared), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return os.NewSyscallError("fcntl", err)
+	}
+	defer unix.Close(memory)
+	if err := a.Board.CloseFile(); err != nil {
+		return err
+	}
+	if err := s.loop.Add(a); err != nil {
+		return err
+	}
+	a = plane.Attachment{Bell: -1, Death: -1, Socket: -1} // the loop's now
+	if err := send(conn, client.BoardReply{Version: client.BoardProtocol}, memory, bell); err != nil {
+		_ = s.loop.Remove(p.id)
+		return err
+	}
+	return nil
+}
+
+func duplicate(conn *net.UnixConn) (int, error) {
+	raw, err := conn.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	dup := -1
+	var derr error
+	if err := raw.Control(func(fd uintptr) { dup, derr = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0) }); err != nil {
+		return -1, err
+	}
+	return dup, os.NewSyscallError("fcntl", derr)
+}
+
+func send(conn *net.UnixConn, reply client.BoardReply, fds ...int) error {
+	line, err := json.Marshal(reply)
+	if err != nil {
+		return err
+	}
+	var oob []byte
+	if len(fds) > 0 {
+		oob = unix.UnixRights(fds...)
+	}
+	_, _, err = conn.WriteMsgUnix(append(line, '\n'), oob, nil)
+	return err
+}
+
+// refuse tells a client why it gets no board, if it still listens.
+func refuse(conn *net.UnixConn, why error) {
+	_ = send(conn, client.BoardReply{Version: client.BoardProtocol, Error: why.Error()})
+}

@@ -1,0 +1,250 @@
+package client
+
+import (
+	"bufio"
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/preempt/board"
+	xserverv1 "xmsched/xserver/api/v1"
+)
+
+// Registration is what a process says of itself. The zero value of a field
+// leaves it to the daemon.
+type Registration struct {
+	Nonce        uint64 // random, one an agent; 0: made here
+	Name         string // for listings
+	TaskToken    string // XMSCHED_TASK
+	Priority     int    // -255 to 255, larger wins
+	Level        string // "", "auto" or "1"
+	Threshold    int    // commands outstanding a queue while bounded
+	Batch        int    // commands between completion writes while bounded
+	PreviousTask uint64 // the task's id before the daemon was restarted
+}
+
+// Attachment is a registered process with its board. It lasts until Close, the
+// end of the process or that of the daemon.
+type Attachment struct {
+	Task  uint64
+	Nonce uint64
+	Board *os.File // the board's memfd
+	Bell  *os.File // eventfd: 8 bytes written to it ring the daemon
+
+	session uint64
+	client  *Client
+	conn    *net.UnixConn
+}
+
+// BoardRequest is the one line that a client sends on the board socket.
+type BoardRequest struct {
+	Version int    `json:"version"`
+	Ticket  string `json:"ticket"`
+}
+
+// BoardReply is the daemon's one line; without an error two descriptors come
+// along: the board and the eventfd.
+type BoardReply struct {
+	Version int    `json:"version"`
+	Error   string `json:"error,omitempty"`
+}
+
+// BoardProtocol is the version of the board socket's lines.
+const BoardProtocol = 1
+
+// Attach registers the calling process and fetches its board.
+func (c *Client) Attach(ctx context.Context, r Registration) (*Attachment, error) {
+	if r.Nonce == 0 {
+		var b [8]byte
+		_, _ = rand.Read(b[:]) // never fails on Linux
+		r.Nonce = binary.LittleEndian.Uint64(b[:]) | 1
+	}
+	reg, err := c.api.Register(ctx, &xserverv1.RegisterRequest{
+		Nonce: r.Nonce, Name: r.Name, TaskToken: r.TaskToken,
+		Priority: int32(r.Priority), Level: r.Level,
+		Threshold: uint32(max(r.Threshold, 0)), Batch: uint32(max(r.Batch, 0)),
+		BoardVersion: board.Version, PreviousTask: r.PreviousTask,
+	})
+	if err != nil {
+		return nil, fromStatus(c.dir, err)
+	}
+	a := &Attachment{Task: reg.Task, Nonce: r.Nonce, session: reg.Session, client: c}
+	if err := a.fetch(ctx, filepath.Join(c.dir, BoardSocket), reg.Ticket); err != nil {
+		return nil, fmt.Errorf("fetch board: %w", err)
+	}
+	return a, nil
+}
+
+// fetch trades the ticket for the two descriptors.
+func (a *Attachment) fetch(ctx context.Context, path, ticket string) error {
+	conn, err := dialUnix(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := a.receive(ctx, conn, ticket); err != nil {
+		_ = conn.Close()
+		return err
+	}
+	a.conn = conn
+	return nil
+}
+
+func (a *Attachment) receive(ctx context.Context, conn *net.UnixConn, ticket string) error {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = time.Now().Add(5 * time.Second)
+	}
+	if err := conn.SetDeadline(deadline); err != nil {
+		return err
+	}
+	line, err := json.Marshal(BoardRequest{Version: BoardProtocol, Ticket: ticket})
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Write(append(line, '\n')); err != nil {
+		return err
+	}
+	reply, files, err := readReply(conn)
+	if err != nil {
+		return err
+	}
+	if reply.Error != "" || len(files) != 2 {
+		closeAll(files)
+		if reply.Error != "" {
+			return errors.New(reply.Error)
+		}
+		return fmt.Errorf("the daemon sent %d descriptors, not 2", len(files))
+	}
+	a.Board, a.Bell = files[0], files[1]
+	return conn.SetDeadline(time.Time{})
+}
+
+// readReply reads one line and the descriptors that came with its first byte.
+func readReply(conn *net.UnixConn) (BoardReply, []*os.File, error) {
+	var reply BoardReply
+	buf, oob := make([]byte, 4096), make([]byte, unix.CmsgSpace(4*4))
+	n, oobn, _, _, err := conn.ReadMsgUnix(buf, oob)
+	if err != nil {
+		return reply, nil, err
+	}
+	files, err := descriptors(oob[:oobn])
+	if err != nil {
+		return reply, nil, err
+	}
+	line := buf[:n]
+	if n > 0 && line[n-1] != '\n' {
+		rest, err := bufio.NewReaderSize(conn, 4096).ReadSlice('\n')
+		if err != nil {
+			closeAll(files)
+			return reply, nil, err
+		}
+		line = append(line, rest...)
+	}
+	if err := json.Unmarshal(line, &reply); err != nil {
+		closeAll(files)
+		return reply, nil, err
+	}
+	return reply, files, nil
+}
+
+// descriptors takes descriptors out of control data. The net package receives
+// them close-on-exec.
+func descriptors(oob []byte) ([]*os.File, error) {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return nil, err
+	}
+	var files []*os.File
+	for i := range messages {
+		fds, err := unix.ParseUnixRights(&messages[i])
+		if err != nil {
+			continue
+		}
+		for _, fd := range fds {
+			files = append(files, os.NewFile(uintptr(fd), "xmsched"))
+		}
+	}
+	return files, nil
+}
+
+func closeAll(files []*os.File) {
+	for _, f := range files {
+		_ = f.Close()
+	}
+}
+
+// Map opens a Go view of the board, which the caller closes. It is for programs
+// that play a client themselves; the preload library maps its own.
+func (a *Attachment) Map() (*board.Board, error) {
+	fd, err := unix.FcntlInt(a.Board.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("fcntl", err)
+	}
+	return board.Open(fd)
+}
+
+// Ring rings the daemon after an edge on the board.
+func (a *Attachment) Ring() error {
+	one := [8]byte{0: 1}
+	_, err := unix.Write(int(a.Bell.Fd()), one[:])
+	return os.NewSyscallError("write eventfd", err)
+}
+
+// Gone blocks until the daemon closes the connection, or Close.
+func (a *Attachment) Gone() {
+	var b [1]byte
+	for {
+		if _, err := a.conn.Read(b[:]); err != nil {
+			return
+		}
+	}
+}
+
+// Close ends the registration and closes the descriptors that are still here.
+func (a *Attachment) Close() error {
+	err := a.conn.Close()
+	for _, f := range []*os.File{a.Board, a.Bell} {
+		if cerr := f.Close(); cerr != nil && !errors.Is(cerr, os.ErrClosed) {
+			err = errors.Join(err, cerr)
+		}
+	}
+	return err
+}
+
+// Session is the stream beside a registration: news to the daemon,
+// configuration to the process. It ends with its context.
+type Session struct {
+	stream xserverv1.XServerService_SessionClient
+	id     uint64
+	dir    string
+}
+
+// OpenSession opens the stream of the registration.
+func (a *Attachment) OpenSession(ctx context.Context) (*Session, error) {
+	stream, err := a.client.api.Session(ctx)
+	if err != nil {
+		return nil, fromStatus(a.client.dir, err)
+	}
+	s := &Session{stream: stream, id: a.session, dir: a.client.dir}
+	return s, s.Report(nil)
+}
+
+// Report tells the daemon names of calls that are used and not covered.
+func (s *Session) Report(uncovered []string) error {
+	return fromStatus(s.dir, s.stream.Send(&xserverv1.SessionRequest{Session: s.id, Uncovered: uncovered}))
+}
+
+// Receive waits for configuration.
+func (s *Session) Receive() (*xserverv1.SessionResponse, error) {
+	r, err := s.stream.Recv()
+	return r, fromStatus(s.dir, err)
+}

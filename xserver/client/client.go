@@ -1,0 +1,159 @@
+// Package client talks to the daemon: xcli, xrun, the agent in a program and the
+// benchmarks all go through here. It finds the run directory, dials, turns wire
+// errors into typed ones, and adopts a board.
+//
+// It decides nothing, starts no process and keeps no state but its connection.
+//
+// A Client may be used from any goroutine.
+package client
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/credentials/insecure"
+
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/internal/peer"
+)
+
+// Client is a connection to the daemon of one run directory.
+type Client struct {
+	dir  string
+	conn *grpc.ClientConn
+	api  xserverv1.XServerServiceClient
+}
+
+// Dial connects to the daemon in dir. No daemon there gives an *AbsentError; a
+// socket that belongs to neither root nor the caller is refused.
+func Dial(ctx context.Context, dir string) (*Client, error) {
+	probe, err := dialUnix(ctx, filepath.Join(dir, ControlSocket))
+	if err != nil {
+		return nil, dialError(dir, err)
+	}
+	_ = probe.Close()
+	conn, err := grpc.NewClient("passthrough:///xserver",
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
+			return dialUnix(ctx, filepath.Join(dir, ControlSocket))
+		}),
+		grpc.WithAuthority("xserver"),
+		grpc.WithNoProxy(),
+		grpc.WithDisableServiceConfig(),
+		grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, MaxDelay: time.Second},
+			MinConnectTimeout: time.Second,
+		}))
+	if err != nil {
+		return nil, fmt.Errorf("dial %s: %w", dir, err)
+	}
+	return &Client{dir: dir, conn: conn, api: xserverv1.NewXServerServiceClient(conn)}, nil
+}
+
+// Close ends the connection.
+func (c *Client) Close() error { return c.conn.Close() }
+
+// Dir is the run directory.
+func (c *Client) Dir() string { return c.dir }
+
+// wrongOwnerError says that somebody else's socket lies in the run directory.
+type wrongOwnerError struct {
+	path string
+	uid  uint32
+}
+
+func (e *wrongOwnerError) Error() string {
+	return fmt.Sprintf("%s is served by uid %d, neither root nor us", e.path, e.uid)
+}
+
+func dialUnix(ctx context.Context, path string) (*net.UnixConn, error) {
+	var d net.Dialer
+	conn, err := d.DialContext(ctx, "unix", path)
+	if err != nil {
+		return nil, err
+	}
+	unixConn := conn.(*net.UnixConn)
+	p, err := peer.Of(unixConn)
+	if err == nil && p.UID != 0 && p.UID != uint32(os.Geteuid()) {
+		err = &wrongOwnerError{path, p.UID}
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
+	}
+	return unixConn, nil
+}
+
+func dialError(dir string, err error) error {
+	if wrong, ok := err.(*wrongOwnerError); ok {
+		return &DeniedError{Message: wrong.Error()}
+	}
+	if os.IsPermission(err) {
+		return &DeniedError{Message: fmt.Sprintf("the daemon in %s does not serve uid %d: %v", dir, os.Geteuid(), err)}
+	}
+	return &AbsentError{Dir: dir, Err: err}
+}
+
+// ListTasks lists the tasks that the caller may see.
+func (c *Client) ListTasks(ctx context.Context) ([]*xserverv1.Task, error) {
+	r, err := c.api.ListTasks(ctx, &xserverv1.ListTasksRequest{})
+	return r.GetTasks(), fromStatus(c.dir, err)
+}
+
+// Watch calls each with the list of tasks, now and then every interval, until
+// the context or the daemon ends or each returns an error, which it returns.
+func (c *Client) Watch(ctx context.Context, interval time.Duration, each func([]*xserverv1.Task) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := c.api.Watch(ctx, &xserverv1.WatchRequest{IntervalMs: uint32(interval.Milliseconds())})
+	if err != nil {
+		return fromStatus(c.dir, err)
+	}
+	for {
+		r, err := stream.Recv()
+		if err != nil {
+			return fromStatus(c.dir, err)
+		}
+		if err := each(r.GetTasks()); err != nil {
+			return err
+		}
+	}
+}
+
+// Target names the task whose hints are meant: by its id, or by the pid of one
+// of its processes.
+type Target struct {
+	Task uint64
+	PID  int
+}
+
+// SetPriority changes a task's priority and returns the task's id.
+func (c *Client) SetPriority(ctx context.Context, target Target, priority int) (uint64, error) {
+	p := int32(priority)
+	r, err := c.api.SetHint(ctx, &xserverv1.SetHintRequest{Pid: int32(target.PID), Task: target.Task, Priority: &p})
+	return r.GetTask(), fromStatus(c.dir, err)
+}
+
+// Policy is the present policy and those that there are.
+func (c *Client) Policy(ctx context.Context) (name string, allowed []string, err error) {
+	r, err := c.api.GetPolicy(ctx, &xserverv1.GetPolicyRequest{})
+	return r.GetPolicy(), r.GetAllowed(), fromStatus(c.dir, err)
+}
+
+// SetPolicy changes the policy and returns its proper name.
+func (c *Client) SetPolicy(ctx context.Context, name string) (string, error) {
+	r, err := c.api.SetPolicy(ctx, &xserverv1.SetPolicyRequest{Policy: name})
+	return r.GetPolicy(), fromStatus(c.dir, err)
+}
+
+// Status is the daemon's own state.
+func (c *Client) Status(ctx context.Context) (*xserverv1.GetStatusResponse, error) {
+	r, err := c.api.GetStatus(ctx, &xserverv1.GetStatusRequest{})
+	return r, fromStatus(c.dir, err)
+}

@@ -1,0 +1,77 @@
+package plane
+
+import (
+	"time"
+
+	"xmsched/compute"
+)
+
+// SeatState is a task on a device, for listings.
+type SeatState struct {
+	Task       compute.TaskID
+	Device     compute.Device
+	DeviceName string
+	Ready      bool
+	Open       bool
+	Mode       compute.Mode
+	Newcomer   bool
+	RunTime    time.Duration
+	Launches   uint64
+	Waiting    int // threads
+}
+
+// ProcessState is a process, for listings.
+type ProcessState struct {
+	ID            ProcessID
+	Task          compute.TaskID
+	Stopped       bool
+	Throttled     bool
+	Uncovered     uint32
+	QueuesOver    uint32
+	OpenedByLease uint32
+}
+
+// State is a copy of everything that listings show.
+type State struct {
+	Policy    string
+	Seats     []SeatState
+	Processes []ProcessState
+	Devices   int
+	Stats     Stats
+}
+
+// Describe copies the state.
+func (p *Plane) Describe() State {
+	out := State{Policy: p.sched.Policy().Name(), Devices: len(p.devices), Stats: p.stats}
+	for _, ts := range p.sched.State() {
+		st := p.seat(compute.Grant{Task: ts.Task, Device: ts.Device})
+		if st == nil {
+			continue
+		}
+		s := SeatState{
+			Task: ts.Task, Device: ts.Device, DeviceName: st.device.name,
+			Ready: st.ready > 0, Open: st.open && st.hold == 0, Mode: st.mode,
+			Newcomer: st.hold != 0, RunTime: ts.RunTime,
+		}
+		for _, sec := range st.sections {
+			v := sec.process.Board.Snapshot(sec.index)
+			s.Launches += v.Launches
+			s.Waiting += v.Waiting
+		}
+		out.Seats = append(out.Seats, s)
+	}
+	for id, pr := range p.processes {
+		h := pr.Board.Health()
+		ps := ProcessState{
+			ID: id, Task: pr.Task, Stopped: pr.stopped, Throttled: pr.flood.throttled,
+			Uncovered: h.Uncovered, QueuesOver: h.QueuesOver,
+		}
+		for _, sec := range pr.sections {
+			if sec != nil {
+				ps.OpenedByLease += pr.Board.Snapshot(sec.index).OpenedByLease
+			}
+		}
+		out.Processes = append(out.Processes, ps)
+	}
+	return out
+}

@@ -1,0 +1,457 @@
+// Package plane is the daemon's data plane: it turns edges on the clients'
+// boards into gate words on other boards.
+//
+// Plane is the state machine: clients' claims go in, compute.Scheduler decides,
+// gate words go out. It has no goroutine and no clock, does no I/O but loads and
+// stores on boards (and the futex wake that belongs to a store), and trusts
+// nothing that it reads there. Loop drives it on one OS thread of its own.
+//
+// Nothing in this package may wait for a client, a disk, /proc, gRPC or a lock
+// that somebody holds while he does. What needs such things (finding out whether
+// a process is stopped, closing what a dead one left) is asked for as a value
+// and done by others.
+//
+// Concurrency: a Plane belongs to its Loop's thread.
+package plane
+
+import (
+	"slices"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/preempt/board"
+)
+
+// ProcessID names an attached process; never used twice.
+type ProcessID uint64
+
+// Config holds the times of the data plane. The zero value of a field means its
+// default.
+type Config struct {
+	// IdleAfter is how long a client has to stay idle before that counts.
+	// Default 200 us: a foreground that comes back between two kernels is not
+	// worth letting somebody else in.
+	IdleAfter time.Duration
+	// AckLimit is how long a newcomer waits for the others to acknowledge their
+	// bounds. Default 5 ms.
+	AckLimit time.Duration
+	// PollMin and PollMax bound the adaptive polling of boards while somebody
+	// waits. Defaults 200 us and 5 ms.
+	PollMin, PollMax time.Duration
+	// Heartbeat is the time between two beats. Default 200 ms; clients take a
+	// heart that stood still for 1 s for dead.
+	Heartbeat time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	def := func(d *time.Duration, v time.Duration) {
+		if *d == 0 {
+			*d = v
+		}
+	}
+	def(&c.IdleAfter, 200*time.Microsecond)
+	def(&c.AckLimit, 5*time.Millisecond)
+	def(&c.PollMin, 200*time.Microsecond)
+	def(&c.PollMax, 5*time.Millisecond)
+	def(&c.Heartbeat, 200*time.Millisecond)
+	return c
+}
+
+// Process is a process as the control plane hands it over.
+type Process struct {
+	ID        ProcessID
+	Task      compute.TaskID
+	Hints     compute.Hints // of the task; those of the last process hold
+	Board     *board.Board
+	Threshold uint32
+	Batch     uint32
+	Level     uint32
+}
+
+// Plane is the state of all devices, tasks and processes.
+type Plane struct {
+	cfg   Config
+	sched *compute.Scheduler
+	now   time.Duration
+
+	processes map[ProcessID]*process
+	tasks     map[compute.TaskID]*task
+	devices   map[compute.Device]*device
+
+	events    []compute.Event // of this turn
+	nextSched time.Duration   // the scheduler's timer; 0 none
+	nextBeat  time.Duration
+	idling    []*section // idle, not confirmed yet
+	held      []*seat    // newcomers waiting for acknowledgements
+	nextAck   time.Duration
+
+	stats Stats
+}
+
+// Stats counts what happened since the start.
+type Stats struct {
+	Edges  uint64 // wake-ups by clients
+	Grants uint64 // gate words stored
+}
+
+// process is one attached process.
+type process struct {
+	Process
+	sections [board.Devices]*section // nil: not claimed
+	stopped  bool                    // state T: counts as idle
+	flood    flood
+	scan     scan
+}
+
+// task is the plane's side of a task.
+type task struct {
+	hints     compute.Hints
+	processes int
+	seats     []*seat
+}
+
+// device is one accelerator and who is on it.
+type device struct {
+	id    compute.Device
+	name  string // as the first client calls it
+	seats []*seat
+	poll  poll
+}
+
+// seat is a task on a device.
+type seat struct {
+	id       compute.TaskID
+	task     *task
+	device   *device
+	sections []*section
+	ready    int  // sections that count as ready
+	known    bool // the scheduler has answered
+	open     bool
+	mode     compute.Mode
+	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
+}
+
+// section is a process on a device: the claim on its board and our answer.
+type section struct {
+	process *process
+	index   int
+	seat    *seat
+
+	gate  board.Gate // as we stored it; the board itself is the client's to scribble on
+	grant board.Grant
+	view  board.ClientView // last look
+
+	counted bool          // counts as ready
+	idleAt  time.Duration // confirm idle then; 0: not idling
+
+	// Presumed idle by its queue counters, though it claims to be ready. It
+	// counts again when it stirs.
+	presumed bool
+	quiet    quiet
+}
+
+// New makes an empty plane at time 0.
+func New(cfg Config, policy compute.Policy) *Plane {
+	return &Plane{
+		cfg:       cfg.withDefaults(),
+		sched:     compute.NewScheduler(policy),
+		processes: map[ProcessID]*process{},
+		tasks:     map[compute.TaskID]*task{},
+		devices:   map[compute.Device]*device{},
+	}
+}
+
+// Begin starts a turn. Whatever is told until Finish happened now; now never
+// goes back.
+func (p *Plane) Begin(now time.Duration) { p.now = max(p.now, now) }
+
+// Add attaches a process. Its board must stay mapped until Remove.
+func (p *Plane) Add(proc Process) {
+	if _, ok := p.processes[proc.ID]; ok {
+		return
+	}
+	t, ok := p.tasks[proc.Task]
+	if !ok {
+		t = &task{hints: proc.Hints}
+		p.tasks[proc.Task] = t
+	}
+	t.processes++
+	pr := &process{Process: proc}
+	p.processes[proc.ID] = pr
+	proc.Board.BeatDaemon()
+	p.look(pr)
+}
+
+// Remove detaches a process; its board is not touched any more.
+func (p *Plane) Remove(id ProcessID) {
+	pr, ok := p.processes[id]
+	if !ok {
+		return
+	}
+	for _, s := range pr.sections {
+		if s != nil {
+			p.leave(s)
+		}
+	}
+	delete(p.processes, id)
+	t := p.tasks[pr.Task]
+	if t.processes--; t.processes == 0 {
+		delete(p.tasks, pr.Task)
+	}
+}
+
+// SetHints changes a task's hints; a task that is gone is ignored.
+func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
+	if t, ok := p.tasks[id]; ok {
+		t.hints = hints
+		p.events = append(p.events, compute.HintsChanged{Task: id, Hints: hints})
+	}
+}
+
+// SetPolicy changes the policy of all devices.
+func (p *Plane) SetPolicy(policy compute.Policy) {
+	p.events = append(p.events, compute.PolicyChanged{Policy: policy})
+}
+
+// SetStopped says whether a process is stopped (state T). A stopped one counts
+// as idle.
+func (p *Plane) SetStopped(id ProcessID, stopped bool) {
+	pr, ok := p.processes[id]
+	if !ok || pr.stopped == stopped {
+		return
+	}
+	pr.stopped = stopped
+	for _, s := range pr.sections {
+		if s == nil {
+			continue
+		}
+		if stopped {
+			p.count(s, false)
+		} else {
+			p.lookAt(s)
+		}
+	}
+}
+
+// Edge says that a process rang its eventfd.
+func (p *Plane) Edge(id ProcessID) {
+	pr, ok := p.processes[id]
+	if !ok {
+		return
+	}
+	p.stats.Edges++
+	pr.stopped = false // who rings runs
+	pr.flood.ring(p.now)
+	p.look(pr)
+}
+
+// look takes in a process's whole board: claims that came or went, and edges.
+func (p *Plane) look(pr *process) {
+	for i, s := range &pr.sections {
+		switch present := pr.Board.Present(i); {
+		case s != nil && present:
+			p.lookAt(s)
+		case s != nil:
+			p.leave(s)
+		case present:
+			p.claim(pr, i)
+		}
+	}
+}
+
+// claim takes a section into use.
+func (p *Plane) claim(pr *process, index int) {
+	id := pr.Board.Identity(index)
+	name := compute.Device(id.UUID.String())
+	d, ok := p.devices[name]
+	if !ok {
+		d = &device{id: name, name: id.Name}
+		p.devices[name] = d
+	}
+	t := p.tasks[pr.Task]
+	i := slices.IndexFunc(d.seats, func(s *seat) bool { return s.id == pr.Task })
+	var st *seat
+	if i >= 0 {
+		st = d.seats[i]
+	} else {
+		st = &seat{id: pr.Task, task: t, device: d}
+		d.seats = append(d.seats, st)
+		t.seats = append(t.seats, st)
+		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints})
+	}
+	s := &section{process: pr, index: index, seat: st}
+	pr.sections[index] = s
+	st.sections = append(st.sections, s)
+	p.lookAt(s)
+	if st.known { // a further process of a task that has its answer already
+		p.publish(s)
+	}
+}
+
+// leave gives a section back.
+func (p *Plane) leave(s *section) {
+	p.count(s, false)
+	p.stopIdling(s)
+	st := s.seat
+	s.process.sections[s.index] = nil
+	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
+	if len(st.sections) > 0 {
+		return
+	}
+	p.unhold(st)
+	drop := func(x *seat) bool { return x == st }
+	st.task.seats = slices.DeleteFunc(st.task.seats, drop)
+	d := st.device
+	if d.seats = slices.DeleteFunc(d.seats, drop); len(d.seats) == 0 {
+		delete(p.devices, d.id)
+	}
+	p.events = append(p.events, compute.DeviceLeft{Task: st.id, Device: d.id})
+}
+
+// lookAt takes in what a process claims about one device.
+func (p *Plane) lookAt(s *section) {
+	before := s.view
+	s.view = s.process.Board.Snapshot(s.index)
+	switch {
+	case s.process.stopped:
+	case s.view.Ready && s.presumed && before.Edge == s.view.Edge && before.Launches == s.view.Launches:
+		// It says what it said when its queues were found empty.
+	case s.view.Ready:
+		s.presumed = false
+		p.stopIdling(s)
+		p.count(s, true)
+	default:
+		s.presumed = false
+		if s.counted && s.idleAt == 0 {
+			s.idleAt = p.now + p.cfg.IdleAfter
+			p.idling = append(p.idling, s)
+		}
+	}
+}
+
+// count makes a section count as ready or not.
+func (p *Plane) count(s *section, ready bool) {
+	if s.counted == ready {
+		return
+	}
+	s.counted = ready
+	st := s.seat
+	if ready {
+		if st.ready++; st.ready == 1 {
+			p.events = append(p.events, compute.Ready{Task: st.id, Device: st.device.id})
+		}
+		return
+	}
+	if st.ready--; st.ready == 0 {
+		p.events = append(p.events, compute.Idle{Task: st.id, Device: st.device.id})
+	}
+}
+
+func (p *Plane) stopIdling(s *section) {
+	if s.idleAt == 0 {
+		return
+	}
+	s.idleAt = 0
+	p.idling = slices.DeleteFunc(p.idling, func(x *section) bool { return x == s })
+}
+
+// Finish ends a turn: the scheduler decides, gate words are stored, and what is
+// due besides is done. It returns when the next turn is due at the latest.
+func (p *Plane) Finish() (next time.Duration) {
+	p.confirmIdle()
+	p.decide() // first: whoever rang waits for nothing that only looks around
+	p.beat()
+	p.unthrottle()
+	p.pollDevices()
+	p.decide()
+	p.admitNewcomers()
+	return p.next()
+}
+
+// decide asks the scheduler, if there is something to ask.
+func (p *Plane) decide() {
+	if len(p.events) == 0 && (p.nextSched == 0 || p.nextSched > p.now) {
+		return
+	}
+	out := p.sched.Apply(p.now, p.events...)
+	clear(p.events)
+	p.events = p.events[:0]
+	p.nextSched = out.Next
+	p.carryOut(out.Grants)
+}
+
+// confirmIdle counts those idle that have stayed so for long enough.
+func (p *Plane) confirmIdle() {
+	due := p.idling
+	p.idling = nil
+	for _, s := range due {
+		if s.idleAt > p.now {
+			p.idling = append(p.idling, s)
+			continue
+		}
+		s.idleAt = 0
+		s.view = s.process.Board.Snapshot(s.index)
+		if !s.view.Ready { // else: it came back, and its bell is still on the way
+			p.count(s, false)
+		}
+	}
+}
+
+// beat moves the heartbeats on. It also finds claims whose bell was lost, and
+// stores gate words again that were opened by lease while this process was
+// stopped, or scribbled on.
+func (p *Plane) beat() {
+	if p.now < p.nextBeat {
+		return
+	}
+	p.nextBeat = p.now + p.cfg.Heartbeat
+	for _, pr := range p.processes {
+		pr.Board.BeatDaemon()
+		p.look(pr)
+		for _, s := range pr.sections {
+			if s != nil && s.gate != 0 && pr.Board.Device(s.index).Gate() != s.gate {
+				p.publish(s)
+			}
+		}
+	}
+}
+
+// next is the time of the earliest timer.
+func (p *Plane) next() time.Duration {
+	t := p.nextBeat
+	sooner := func(d time.Duration) {
+		if d != 0 && d < t {
+			t = d
+		}
+	}
+	sooner(p.nextSched)
+	for _, s := range p.idling {
+		sooner(s.idleAt)
+	}
+	for _, st := range p.held {
+		sooner(st.hold)
+	}
+	if len(p.held) > 0 {
+		sooner(p.nextAck)
+	}
+	for _, d := range p.devices {
+		sooner(d.poll.at)
+	}
+	for _, pr := range p.processes {
+		sooner(pr.flood.lookAt)
+	}
+	return t
+}
+
+// Release opens every gate, in free run: the daemon goes.
+func (p *Plane) Release() {
+	for _, pr := range p.processes {
+		for i, s := range pr.sections {
+			if s != nil {
+				s.grant = p.grantOf(s)
+				s.grant.Open, s.grant.Mode = true, board.Free
+				s.gate = pr.Board.Device(i).Publish(s.gate, s.grant)
+			}
+		}
+	}
+}

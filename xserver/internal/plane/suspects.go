@@ -1,0 +1,31 @@
+package plane
+
+// Suspects appends the processes of which it matters whether they are stopped:
+// those that keep somebody with work out, and those that are known to be stopped
+// while others are on their device.
+func (p *Plane) Suspects(list []ProcessID) []ProcessID {
+	for _, d := range p.devices {
+		if len(d.seats) < 2 {
+			continue
+		}
+		waits := d.somebodyWaits()
+		for _, st := range d.seats {
+			for _, s := range st.sections {
+				if s.process.stopped || waits && s.counted && st.open {
+					list = append(list, s.process.ID)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// somebodyWaits says whether a task with work is kept out.
+func (d *device) somebodyWaits() bool {
+	for _, st := range d.seats {
+		if st.ready > 0 && st.known && (!st.open || st.hold != 0) {
+			return true
+		}
+	}
+	return false
+}

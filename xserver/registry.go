@@ -1,0 +1,295 @@
+package xserver
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+
+	"xmsched/compute"
+	"xmsched/xserver/internal/journal"
+	"xmsched/xserver/internal/peer"
+	"xmsched/xserver/internal/plane"
+)
+
+// Limits of what clients may make the daemon keep.
+const (
+	ticketLife   = 10 * time.Second
+	maxProcesses = 4096
+	maxPending   = 256 // registrations whose board was not fetched yet, a user
+	maxName      = 64  // runes of a name
+	maxUncovered = 512 // names of uncovered calls, a process
+	maxCallName  = 128 // bytes of one
+)
+
+// registry knows who is registered: processes, the tasks they form, and tickets
+// on their way. It is the control plane's memory; what decides is in the plane.
+type registry struct {
+	mu        sync.Mutex
+	processes map[plane.ProcessID]*process // registered, attached or not
+	tickets   map[string]*process          // not attached yet
+	tasks     map[compute.TaskID]*task
+	byToken   map[taskKey]*task
+	nextProc  plane.ProcessID
+	nextTask  compute.TaskID
+}
+
+// taskKey is a token within its user: nobody joins another user's task.
+type taskKey struct {
+	uid   uint32
+	token string
+}
+
+// task is all processes of one token.
+type task struct {
+	id        compute.TaskID
+	key       taskKey // token empty: a process by itself
+	name      string
+	hints     compute.Hints
+	processes []*process
+}
+
+// process is one registration.
+type process struct {
+	id        plane.ProcessID
+	peer      peer.Peer
+	nonce     uint64
+	name      string
+	task      *task
+	level     uint32
+	threshold uint32
+	batch     uint32
+
+	ticket    string
+	expires   time.Time
+	uncovered []string      // sorted
+	news      chan struct{} // hints changed; buffered, 1
+	gone      chan struct{} // closed when the registration ends
+}
+
+func (p *process) key() journal.Key {
+	return journal.Key{PID: p.peer.PID, Start: p.peer.StartTime, Nonce: p.nonce}
+}
+
+func newRegistry() *registry {
+	return &registry{
+		processes: map[plane.ProcessID]*process{},
+		tickets:   map[string]*process{},
+		tasks:     map[compute.TaskID]*task{},
+		byToken:   map[taskKey]*task{},
+	}
+}
+
+// application is a valid request to register.
+type application struct {
+	peer         peer.Peer
+	nonce        uint64
+	name         string
+	token        string
+	hints        compute.Hints
+	level        uint32
+	threshold    uint32
+	batch        uint32
+	previousTask compute.TaskID
+}
+
+var (
+	errTooMany = errors.New("too many processes are registered")
+	errPending = errors.New("too many registrations wait for their board")
+	errTicket  = errors.New("unknown, used or expired ticket")
+)
+
+// register takes an application in. An earlier registration with the same key is
+// replaced: its id is returned to be removed from the plane.
+func (r *registry) register(a application, now time.Time) (p *process, replaced []plane.ProcessID, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(now)
+	pending := 0
+	for _, other := range r.processes {
+		if other.ticket != "" && other.peer.UID == a.peer.UID {
+			pending++
+		}
+		if other.nonce == a.nonce && other.peer == a.peer && other.peer.PID != 0 {
+			replaced = append(replaced, other.id)
+		}
+	}
+	if len(r.processes) >= maxProcesses {
+		return nil, nil, errTooMany
+	}
+	if pending >= maxPending {
+		return nil, nil, errPending
+	}
+	r.nextProc++
+	p = &process{
+		id: r.nextProc, peer: a.peer, nonce: a.nonce, name: a.name,
+		level: a.level, threshold: a.threshold, batch: a.batch,
+		ticket: newTicket(), expires: now.Add(ticketLife),
+		news: make(chan struct{}, 1), gone: make(chan struct{}),
+	}
+	r.join(p, a)
+	for _, id := range replaced {
+		r.drop(id)
+	}
+	r.processes[p.id] = p
+	r.tickets[p.ticket] = p
+	return p, replaced, nil
+}
+
+// join puts a process into its token's task, or makes that.
+func (r *registry) join(p *process, a application) {
+	key := taskKey{a.peer.UID, a.token}
+	t := r.byToken[key]
+	if a.token == "" || t == nil {
+		t = &task{id: r.taskID(a.previousTask), key: key, name: a.name, hints: a.hints}
+		r.tasks[t.id] = t
+		if a.token != "" {
+			r.byToken[key] = t
+		}
+	}
+	p.task = t
+	t.processes = append(t.processes, p)
+}
+
+// taskID gives a task its earlier id back if nobody has it, else a new one.
+func (r *registry) taskID(previous compute.TaskID) compute.TaskID {
+	const plausible = 1 << 32 // an id of ours; keeps listings readable
+	if previous > 0 && previous < plausible && r.tasks[previous] == nil {
+		r.nextTask = max(r.nextTask, previous)
+		return previous
+	}
+	r.nextTask++
+	return r.nextTask
+}
+
+// redeem takes a ticket back for the process it was given to.
+func (r *registry) redeem(ticket string, by peer.Peer, now time.Time) (*process, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expire(now)
+	p := r.tickets[ticket]
+	if p == nil || p.peer != by {
+		return nil, errTicket
+	}
+	delete(r.tickets, ticket)
+	p.ticket = ""
+	return p, nil
+}
+
+// expire forgets registrations whose board nobody fetched.
+func (r *registry) expire(now time.Time) {
+	for _, p := range r.tickets {
+		if now.After(p.expires) {
+			r.drop(p.id)
+		}
+	}
+}
+
+// remove forgets a process.
+func (r *registry) remove(id plane.ProcessID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.drop(id)
+}
+
+func (r *registry) drop(id plane.ProcessID) {
+	p, ok := r.processes[id]
+	if !ok {
+		return
+	}
+	delete(r.processes, id)
+	delete(r.tickets, p.ticket)
+	close(p.gone)
+	t := p.task
+	t.processes = slices.DeleteFunc(t.processes, func(x *process) bool { return x == p })
+	if len(t.processes) == 0 {
+		delete(r.tasks, t.id)
+		if r.byToken[t.key] == t {
+			delete(r.byToken, t.key)
+		}
+	}
+}
+
+// session finds a registration for its own process.
+func (r *registry) session(id plane.ProcessID, by peer.Peer) *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if p := r.processes[id]; p != nil && p.peer == by {
+		return p
+	}
+	return nil
+}
+
+// addUncovered takes in names of calls that are not covered.
+func (r *registry) addUncovered(p *process, names []string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range names {
+		name = clean(name, maxCallName)
+		i, known := slices.BinarySearch(p.uncovered, name)
+		if name == "" || known {
+			continue
+		}
+		if len(p.uncovered) >= maxUncovered {
+			return
+		}
+		p.uncovered = slices.Insert(p.uncovered, i, name)
+	}
+}
+
+// hints are the present hints of a process's task.
+func (r *registry) hints(p *process) compute.Hints {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.task.hints
+}
+
+// find names a task by its id or by a process's pid; nil if there is none.
+// Precondition: mu is held.
+func (r *registry) find(id compute.TaskID, pid int) *task {
+	if pid == 0 {
+		return r.tasks[id]
+	}
+	for _, p := range r.processes {
+		if p.peer.PID == pid {
+			return p.task
+		}
+	}
+	return nil
+}
+
+// setHints changes a task's hints and tells its processes. Precondition: mu is
+// held.
+func (r *registry) setHints(t *task, h compute.Hints) {
+	t.hints = h
+	for _, p := range t.processes {
+		select {
+		case p.news <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// clean makes a client's text fit for a terminal and a table.
+func clean(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s)
+	if runes := []rune(s); len(runes) > limit {
+		s = string(runes[:limit])
+	}
+	return strings.TrimSpace(s)
+}
+
+func newTicket() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails on Linux
+	return hex.EncodeToString(b[:])
+}

@@ -1,0 +1,215 @@
+// Package xserver is the daemon: it registers processes, hands out boards, and
+// has their gates opened and closed by a policy.
+//
+// Two planes. The control plane is gRPC over a Unix socket, a registry under one
+// lock, a journal on disk, and readers of /proc: all of it may be slow. The data
+// plane (internal/plane) is one OS thread that turns edges into gate words; the
+// control plane hands it values and never makes it wait.
+//
+// The daemon opens no device and believes no client: identity is the kernel's
+// word, claims are clamped, and a process that is dead, stopped or writes garbage
+// costs the others nothing but its own share. It fails open: when it ends, every
+// gate is opened; when it is killed, the clients open theirs after 1 s.
+//
+// Lock order: Server.mu before registry.mu. Neither is held while the loop,
+// the disk or a client is waited for.
+package xserver
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"xmsched/compute"
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
+	"xmsched/xserver/internal/journal"
+	"xmsched/xserver/internal/plane"
+	"xmsched/xserver/internal/rundir"
+)
+
+// DefaultPolicy is the policy of a daemon that was told none, by its user or by
+// its journal.
+const DefaultPolicy = "HPF"
+
+// Config is what a daemon is started with.
+type Config struct {
+	// Dir is the run directory.
+	Dir string
+	// Policy by name; empty: the journal's, else DefaultPolicy.
+	Policy string
+	// Version is told to clients that ask.
+	Version string
+	// Log takes what an operator should know; nothing is logged per decision.
+	Log *slog.Logger
+}
+
+// Server is a daemon.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	dir      *rundir.Dir
+	start    time.Time
+	epoch    uint64 // random, one a start
+	loop     *plane.Loop
+	registry *registry
+	control  *net.UnixListener
+	boards   *net.UnixListener
+	grpc     *grpc.Server
+	ending   context.Context // ends streams at shutdown
+	end      context.CancelFunc
+
+	mu         sync.Mutex
+	policy     compute.Policy                // protected by mu
+	remembered map[journal.Key]compute.Hints // protected by mu
+	state      plane.State                   // protected by mu: what listings show
+	turns      plane.Latency                 // protected by mu
+	stateAt    time.Time                     // protected by mu: when state was taken
+
+	dirty chan struct{} // the journal is to be written
+}
+
+// New takes the run directory and opens its sockets. A *rundir.BusyError says
+// that another daemon is there, a *compute.UnknownPolicyError that the policy
+// does not exist.
+func New(cfg Config) (*Server, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{
+		cfg: cfg, log: cfg.Log, start: time.Now(), epoch: random64(),
+		registry: newRegistry(), remembered: map[journal.Key]compute.Hints{},
+		dirty: make(chan struct{}, 1),
+	}
+	s.ending, s.end = context.WithCancel(context.Background())
+	if cfg.Policy != "" {
+		p, err := compute.PolicyByName(cfg.Policy)
+		if err != nil {
+			return nil, err
+		}
+		s.policy = p
+	}
+	var err error
+	if s.dir, err = rundir.Open(cfg.Dir); err != nil {
+		return nil, err
+	}
+	if err := s.open(); err != nil {
+		s.closeSockets()
+		_ = s.dir.Close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *Server) open() (err error) {
+	s.recall()
+	if s.control, err = s.dir.Listen(client.ControlSocket); err != nil {
+		return fmt.Errorf("control socket: %w", err)
+	}
+	if s.boards, err = s.dir.Listen(client.BoardSocket); err != nil {
+		return fmt.Errorf("board socket: %w", err)
+	}
+	s.loop, err = plane.NewLoop(plane.New(plane.Config{}, s.policy), s.registry.remove)
+	if err != nil {
+		return err
+	}
+	s.grpc = newGRPC(s)
+	xserverv1.RegisterXServerServiceServer(s.grpc, &service{server: s})
+	return nil
+}
+
+func (s *Server) closeSockets() {
+	for _, l := range []*net.UnixListener{s.control, s.boards} {
+		if l != nil {
+			_ = l.Close() // removes the socket as well
+		}
+	}
+}
+
+// Run serves until ctx ends or a socket breaks, then opens every gate, takes the
+// sockets away and writes the journal. A Server runs once.
+func (s *Server) Run(ctx context.Context) error {
+	s.loop.Run()
+	var parts sync.WaitGroup
+	broken := make(chan error, 2)
+	parts.Go(func() { s.keepJournal() })
+	parts.Go(func() {
+		if err := s.grpc.Serve(s.control); err != nil {
+			broken <- fmt.Errorf("serve control socket: %w", err)
+		}
+	})
+	parts.Go(func() {
+		if err := s.serveBoards(); err != nil {
+			broken <- fmt.Errorf("serve board socket: %w", err)
+		}
+	})
+	s.log.Info("serving", "dir", s.dir.Path(), "policy", s.policyName(), "pid", os.Getpid())
+
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-broken:
+	}
+	s.end()
+	s.loop.Stop() // first: programs go on while the rest is put away
+	s.closeSockets()
+	s.grpc.Stop()
+	parts.Wait()
+	s.log.Info("stopped", "dir", s.dir.Path())
+	return errors.Join(err, s.dir.Close())
+}
+
+func (s *Server) policyName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.policy.Name()
+}
+
+// setPolicy changes the policy of all devices; hints stay.
+func (s *Server) setPolicy(p compute.Policy) error {
+	if err := s.loop.SetPolicy(p); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	s.policy = p
+	s.mu.Unlock()
+	s.log.Info("policy changed", "policy", p.Name())
+	s.remember()
+	return nil
+}
+
+// stateLife is how long a copy of the data plane's state serves listings, so
+// that those who list all the time do not take the loop's time.
+const stateLife = 10 * time.Millisecond
+
+func (s *Server) describe() (plane.State, plane.Latency, error) {
+	s.mu.Lock()
+	if time.Since(s.stateAt) < stateLife {
+		defer s.mu.Unlock()
+		return s.state, s.turns, nil
+	}
+	s.mu.Unlock()
+	state, turns, err := s.loop.Describe()
+	if err != nil {
+		return state, turns, err
+	}
+	s.mu.Lock()
+	s.state, s.turns, s.stateAt = state, turns, time.Now()
+	s.mu.Unlock()
+	return state, turns, nil
+}
+
+func random64() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails on Linux
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}

@@ -1,0 +1,247 @@
+package xserver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"xmsched/compute"
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
+	"xmsched/xserver/internal/journal"
+	"xmsched/xserver/internal/peer"
+	"xmsched/xserver/internal/plane"
+)
+
+// service answers the control plane's requests.
+type service struct {
+	xserverv1.UnimplementedXServerServiceServer
+	server *Server
+}
+
+// SetHint changes the hints of one task: of all its processes, and for later
+// ones.
+func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*xserverv1.SetHintResponse, error) {
+	who, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if (req.Pid == 0) == (req.Task == 0) {
+		return nil, client.Reject(codes.InvalidArgument, "task", "", nil, "name one task: by its id, or by the pid of a process")
+	}
+	s := v.server
+	s.registry.mu.Lock()
+	t := s.registry.find(compute.TaskID(req.Task), int(req.Pid))
+	if t == nil || !maySee(who, t.key.uid) {
+		err := s.registry.unknown(who, t, req)
+		s.registry.mu.Unlock()
+		return nil, err
+	}
+	h := t.hints
+	if req.Priority != nil {
+		h.Priority = int(*req.Priority)
+	}
+	if err := h.Validate(); err != nil {
+		s.registry.mu.Unlock()
+		return nil, rejectHint(err)
+	}
+	s.registry.setHints(t, h)
+	id := t.id
+	var keys []journal.Key
+	for _, p := range t.processes {
+		keys = append(keys, p.key())
+	}
+	s.registry.mu.Unlock()
+	if err := s.loop.SetHints(id, h); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	s.rememberHints(keys, h)
+	s.log.Info("hint changed", "task", id, "priority", h.Priority, "by", who.String())
+	return &xserverv1.SetHintResponse{Task: uint64(id), Hints: wireHints(h)}, nil
+}
+
+// unknown words why a task cannot be steered. Precondition: r.mu is held.
+func (r *registry) unknown(who peer.Peer, t *task, req *xserverv1.SetHintRequest) error {
+	if t != nil {
+		return status.Errorf(codes.PermissionDenied, "task %d belongs to uid %d: only that user and root steer it", t.id, t.key.uid)
+	}
+	var ids []string
+	field, given := "task", strconv.FormatUint(req.Task, 10)
+	if req.Pid != 0 {
+		field, given = "pid", strconv.Itoa(int(req.Pid))
+		for _, p := range r.processes {
+			if maySee(who, p.peer.UID) && p.peer.PID != 0 {
+				ids = append(ids, strconv.Itoa(p.peer.PID))
+			}
+		}
+	} else {
+		for _, t := range r.tasks {
+			if maySee(who, t.key.uid) {
+				ids = append(ids, strconv.FormatUint(uint64(t.id), 10))
+			}
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return client.Reject(codes.NotFound, field, given, ids,
+		fmt.Sprintf("no task of %s %s is scheduled; %s", field, given, client.Allowed(ids)))
+}
+
+func rejectHint(err error) error {
+	var r *compute.RangeError
+	if !errors.As(err, &r) {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	return client.Reject(codes.InvalidArgument, r.Hint, r.Value, []string{r.Min + " to " + r.Max}, r.Error())
+}
+
+// GetPolicy tells the policy and those that there are.
+func (v *service) GetPolicy(context.Context, *xserverv1.GetPolicyRequest) (*xserverv1.GetPolicyResponse, error) {
+	return &xserverv1.GetPolicyResponse{Policy: v.server.policyName(), Allowed: compute.PolicyNames()}, nil
+}
+
+// SetPolicy changes the policy of all devices.
+func (v *service) SetPolicy(ctx context.Context, req *xserverv1.SetPolicyRequest) (*xserverv1.SetPolicyResponse, error) {
+	who, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if !maySee(who, uint32(os.Geteuid())) {
+		return nil, status.Errorf(codes.PermissionDenied, "the policy holds for everyone: only uid %d and root change it", os.Geteuid())
+	}
+	p, err := compute.PolicyByName(req.Policy)
+	if err != nil {
+		return nil, client.Reject(codes.InvalidArgument, "policy", req.Policy, compute.PolicyNames(),
+			fmt.Sprintf("unknown policy %q; %s", clean(req.Policy, maxName), client.Allowed(compute.PolicyNames())))
+	}
+	if err := v.server.setPolicy(p); err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	return &xserverv1.SetPolicyResponse{Policy: p.Name()}, nil
+}
+
+// ListTasks lists what the caller may see.
+func (v *service) ListTasks(ctx context.Context, _ *xserverv1.ListTasksRequest) (*xserverv1.ListTasksResponse, error) {
+	who, err := callerOf(ctx)
+	if err != nil {
+		return nil, err
+	}
+	tasks, err := v.server.tasks(who)
+	return &xserverv1.ListTasksResponse{Tasks: tasks}, err
+}
+
+// Watch lists again and again.
+func (v *service) Watch(req *xserverv1.WatchRequest, stream grpc.ServerStreamingServer[xserverv1.WatchResponse]) error {
+	who, err := callerOf(stream.Context())
+	if err != nil {
+		return err
+	}
+	interval := time.Second
+	if req.IntervalMs > 0 {
+		interval = max(time.Duration(req.IntervalMs)*time.Millisecond, 100*time.Millisecond)
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for {
+		tasks, err := v.server.tasks(who)
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&xserverv1.WatchResponse{Tasks: tasks}); err != nil {
+			return err
+		}
+		select {
+		case <-ticker.C:
+		case <-stream.Context().Done():
+			return stream.Context().Err()
+		case <-v.server.ending.Done():
+			return status.Error(codes.Unavailable, "the daemon is going down")
+		}
+	}
+}
+
+// GetStatus tells how the daemon is.
+func (v *service) GetStatus(ctx context.Context, _ *xserverv1.GetStatusRequest) (*xserverv1.GetStatusResponse, error) {
+	s := v.server
+	state, turns, err := s.describe()
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	seen := map[compute.TaskID]bool{}
+	for _, p := range state.Processes {
+		seen[p.Task] = true
+	}
+	return &xserverv1.GetStatusResponse{
+		Version: s.cfg.Version, Pid: int32(os.Getpid()), Uid: uint32(os.Geteuid()), Directory: s.dir.Path(),
+		Policy: s.policyName(), UptimeNs: uint64(time.Since(s.start)),
+		Tasks: uint32(len(seen)), Processes: uint32(len(state.Processes)), Devices: uint32(state.Devices),
+		Edges: state.Stats.Edges, Grants: state.Stats.Grants,
+		DecisionP50Ns: uint64(turns.P50), DecisionP99Ns: uint64(turns.P99), DecisionMaxNs: uint64(turns.Max),
+	}, nil
+}
+
+// tasks puts together what the planes know, for one caller.
+func (s *Server) tasks(who peer.Peer) ([]*xserverv1.Task, error) {
+	state, _, err := s.describe()
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	s.registry.mu.Lock()
+	defer s.registry.mu.Unlock()
+	var list []*xserverv1.Task
+	byID := map[compute.TaskID]*xserverv1.Task{}
+	for _, p := range state.Processes {
+		reg := s.registry.processes[p.ID]
+		if reg == nil || !maySee(who, reg.peer.UID) {
+			continue
+		}
+		t := byID[p.Task]
+		if t == nil {
+			t = &xserverv1.Task{
+				Id: uint64(p.Task), Name: reg.task.name, Uid: reg.peer.UID,
+				Hints: wireHints(reg.task.hints), Level: reg.level,
+			}
+			byID[p.Task] = t
+			list = append(list, t)
+		}
+		t.Processes = append(t.Processes, wireProcess(reg, p))
+	}
+	for _, seat := range state.Seats {
+		if t := byID[seat.Task]; t != nil {
+			t.Devices = append(t.Devices, wireDevice(seat))
+		}
+	}
+	slices.SortFunc(list, func(a, b *xserverv1.Task) int { return cmp.Compare(a.Id, b.Id) })
+	for _, t := range list {
+		slices.SortFunc(t.Processes, func(a, b *xserverv1.Process) int { return cmp.Compare(a.Pid, b.Pid) })
+	}
+	return list, nil
+}
+
+func wireHints(h compute.Hints) *xserverv1.Hints {
+	return &xserverv1.Hints{Priority: int32(h.Priority)}
+}
+
+func wireProcess(reg *process, p plane.ProcessState) *xserverv1.Process {
+	return &xserverv1.Process{
+		Pid: int32(reg.peer.PID), Name: reg.name, StartTime: reg.peer.StartTime, Stopped: p.Stopped,
+		Uncovered: slices.Clone(reg.uncovered), UncoveredCount: max(p.Uncovered, uint32(len(reg.uncovered))),
+		QueuesOver: p.QueuesOver, OpenedByLease: p.OpenedByLease, Throttled: p.Throttled,
+	}
+}
+
+func wireDevice(seat plane.SeatState) *xserverv1.Device {
+	return &xserverv1.Device{
+		Uuid: string(seat.Device), Name: seat.DeviceName, Ready: seat.Ready, Open: seat.Open,
+		Mode: seat.Mode.String(), Newcomer: seat.Newcomer, RunTimeNs: uint64(seat.RunTime),
+		Launches: seat.Launches, WaitingThreads: uint32(seat.Waiting),
+	}
+}
