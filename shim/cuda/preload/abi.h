@@ -1,11 +1,10 @@
-/* The driver's binary interface as the library sees it. */
+/* The driver's binary interface, and what of ours can be seen from outside. */
 #ifndef XM_ABI_H
 #define XM_ABI_H
 
-#if __has_include("gen/cuda_abi.h")
+#define XM_INTERNAL __attribute__((visibility("hidden")))
+#define XM_EXPORT __attribute__((visibility("default")))
+
 #include "gen/cuda_abi.h"
-#else
-#include "abi_own.h"
-#endif
 
 #endif

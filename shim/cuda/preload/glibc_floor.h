@@ -18,6 +18,7 @@ XM_OLD(dlopen);
 XM_OLD(dlvsym);
 XM_OLD(dladdr);
 XM_OLD(dlerror);
+XM_OLD(dlclose);
 XM_OLD(memcpy);
 XM_OLD(pthread_create);
 XM_OLD(pthread_detach);

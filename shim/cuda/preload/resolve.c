@@ -1,3 +1,4 @@
+#define _GNU_SOURCE
 #include "resolve.h"
 
 #include <dlfcn.h>
@@ -10,10 +11,6 @@
 
 #define DRIVER "libcuda.so.1"
 #define DRIVER_PREFIX "libcuda.so"
-
-/* CUresult values of this file, from the driver's ABI. */
-#define RESULT_NO_DEVICE 100
-#define RESULT_NOT_FOUND 500
 
 /* Slots of the address table: a power of two, at least twice the hooks. */
 #define SLOTS 1024
@@ -106,7 +103,7 @@ static int hook_at(const void *address)
 
 static void fill_real(dlsym_fn *find, void *lib)
 {
-#define FILL(name, params) __atomic_store_n((void **)&xm_real.name, find(lib, #name), __ATOMIC_RELAXED);
+#define FILL(name) __atomic_store_n((void **)&xm_real.name, find(lib, #name), __ATOMIC_RELAXED);
     XM_REAL_LIST(FILL)
 #undef FILL
 }
@@ -141,7 +138,7 @@ bool xm_resolve(void)
     return true;
 }
 
-__attribute__((noinline)) int xm_hook_find(const char *name)
+int xm_hook_find(const char *name)
 {
     int low = 0, high = XM_HOOKS - 1;
 
@@ -176,12 +173,12 @@ void *xm_hooked(void *found, const char *name)
 
 static CUresult no_driver(void)
 {
-    return (CUresult)RESULT_NO_DEVICE;
+    return CUDA_ERROR_NO_DEVICE;
 }
 
 static CUresult no_function(void)
 {
-    return (CUresult)RESULT_NOT_FOUND;
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 void *xm_driver_missing(int hook)
@@ -227,17 +224,31 @@ static __attribute__((noinline)) void *lookup(void *handle, const char *name, co
     return answer;
 }
 
+/* Whether a name that we hook is to be answered by lookup. What comes next after
+ * the caller only the loader knows, and where there is a driver it is right, be
+ * it the driver's or ours; but where there is none, ours must not be found. */
+static __attribute__((noinline)) bool is_ours_to_answer(void *handle, const char *name)
+{
+    void *driver;
+
+    if (xm_hook_find(name) < 0)
+        return false;
+    if (handle != RTLD_NEXT)
+        return true;
+    driver = dlopen(DRIVER, RTLD_NOW | RTLD_NOLOAD);
+    return driver == NULL || dlclose(driver) != 0;
+}
+
 /* Both ways out are tail calls, so that the loader sees our caller's return
- * address: RTLD_NEXT and RTLD_DEFAULT are relative to it. RTLD_NEXT is never
- * ours to answer. The Makefile checks for the jumps. */
+ * address: RTLD_NEXT and RTLD_DEFAULT are relative to it. check.sh looks for the
+ * jump. */
 XM_EXPORT void *dlsym(void *restrict handle, const char *restrict name)
 {
     dlsym_fn *find = real_dlsym();
     const char *asked = name;
 
     __asm__("" : "+r"(asked)); /* declared never NULL, but it is the program's */
-    if (__builtin_expect(handle != RTLD_NEXT && asked && asked[0] == 'c' && asked[1] == 'u', 0) &&
-        xm_hook_find(asked) >= 0)
+    if (__builtin_expect(asked && asked[0] == 'c' && asked[1] == 'u', 0) && is_ours_to_answer(handle, asked))
         return lookup(handle, name, __builtin_return_address(0));
     return find(handle, name);
 }

@@ -13,43 +13,40 @@
 
 #include "abi.h"
 
-#define XM_INTERNAL __attribute__((visibility("hidden")))
-#define XM_EXPORT __attribute__((visibility("default")))
-
-/* The driver's functions that we call ourselves: X(name, parameters). A member
- * is NULL when this driver has no function of that name. */
-#define XM_REAL_LIST(X)                                                            \
-    X(cuCtxGetCurrent, (CUcontext *))                                              \
-    X(cuCtxGetDevice, (CUdevice *))                                                \
-    X(cuCtxPushCurrent_v2, (CUcontext))                                            \
-    X(cuCtxPopCurrent_v2, (CUcontext *))                                           \
-    X(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *))                   \
-    X(cuDeviceGetName, (char *, int, CUdevice))                                    \
-    X(cuDeviceGetUuid, (CUuuid *, CUdevice))                                       \
-    X(cuDeviceGetUuid_v2, (CUuuid *, CUdevice))                                    \
-    X(cuDriverGetVersion, (int *))                                                 \
-    X(cuEventCreate, (CUevent *, unsigned))                                        \
-    X(cuEventDestroy_v2, (CUevent))                                                \
-    X(cuEventQuery, (CUevent))                                                     \
-    X(cuEventRecord, (CUevent, CUstream))                                          \
-    X(cuEventRecord_ptsz, (CUevent, CUstream))                                     \
-    X(cuMemHostGetDevicePointer_v2, (CUdeviceptr *, void *, unsigned))             \
-    X(cuMemHostRegister_v2, (void *, size_t, unsigned))                            \
-    X(cuMemHostUnregister, (void *))                                               \
-    X(cuStreamGetCtx, (CUstream, CUcontext *))                                     \
-    X(cuStreamGetCtx_ptsz, (CUstream, CUcontext *))                                \
-    X(cuStreamIsCapturing, (CUstream, CUstreamCaptureStatus *))                    \
-    X(cuStreamIsCapturing_ptsz, (CUstream, CUstreamCaptureStatus *))               \
-    X(cuStreamQuery, (CUstream))                                                   \
-    X(cuStreamQuery_ptsz, (CUstream))                                              \
-    X(cuStreamWriteValue32, (CUstream, CUdeviceptr, cuuint32_t, unsigned))         \
-    X(cuStreamWriteValue32_ptsz, (CUstream, CUdeviceptr, cuuint32_t, unsigned))    \
-    X(cuStreamWriteValue32_v2, (CUstream, CUdeviceptr, cuuint32_t, unsigned))      \
-    X(cuStreamWriteValue32_v2_ptsz, (CUstream, CUdeviceptr, cuuint32_t, unsigned)) \
-    X(cuThreadExchangeStreamCaptureMode, (CUstreamCaptureMode *))
+/* The driver's functions that we call ourselves. A member is NULL when this
+ * driver has no function of that name. */
+#define XM_REAL_LIST(X)                                \
+    X(cuCtxGetCurrent)                             \
+    X(cuCtxGetDevice)                              \
+    X(cuCtxPushCurrent_v2)                         \
+    X(cuCtxPopCurrent_v2)                          \
+    X(cuDevicePrimaryCtxGetState)                  \
+    X(cuDeviceGetName)                             \
+    X(cuDeviceGetUuid)                             \
+    X(cuDeviceGetUuid_v2)                          \
+    X(cuDriverGetVersion)                          \
+    X(cuEventCreate)                               \
+    X(cuEventDestroy_v2)                           \
+    X(cuEventQuery)                                \
+    X(cuEventRecord)                               \
+    X(cuEventRecord_ptsz)                          \
+    X(cuMemHostGetDevicePointer_v2)                \
+    X(cuMemHostRegister_v2)                        \
+    X(cuMemHostUnregister)                         \
+    X(cuStreamGetCtx)                              \
+    X(cuStreamGetCtx_ptsz)                         \
+    X(cuStreamIsCapturing)                         \
+    X(cuStreamIsCapturing_ptsz)                    \
+    X(cuStreamQuery)                               \
+    X(cuStreamQuery_ptsz)                          \
+    X(cuStreamWriteValue32)                        \
+    X(cuStreamWriteValue32_ptsz)                   \
+    X(cuStreamWriteValue32_v2)                     \
+    X(cuStreamWriteValue32_v2_ptsz)                \
+    X(cuThreadExchangeStreamCaptureMode)
 
 struct xm_real {
-#define XM_REAL_MEMBER(name, params) CUresult(*name) params;
+#define XM_REAL_MEMBER(name) xm_pfn_##name name;
     XM_REAL_LIST(XM_REAL_MEMBER)
 #undef XM_REAL_MEMBER
 };
@@ -97,6 +94,6 @@ static inline void *xm_driver_function(int hook)
 }
 
 /* The driver's function behind the hook of that name, with its type. */
-#define XM_DRIVER(name) ((name##_fn *)xm_driver_function(XM_HOOK_##name))
+#define XM_DRIVER(name) ((xm_pfn_##name)xm_driver_function(XM_HOOK_##name))
 
 #endif
