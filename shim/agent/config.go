@@ -1,0 +1,52 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+
+	"xmsched/xserver/client"
+)
+
+// Config is what the agent is told by the environment that xrun set.
+type Config struct {
+	Dir          string // run directory
+	Registration client.Registration
+}
+
+// FromEnvironment reads XMSCHED_*. The error is a sentence with the variable,
+// its value and what is allowed; ranges are the daemon's to judge.
+func FromEnvironment() (Config, error) {
+	dir, err := client.RunDir()
+	if err != nil {
+		return Config{}, err
+	}
+	c := Config{Dir: dir, Registration: client.Registration{
+		Name:      os.Getenv("XMSCHED_NAME"),
+		TaskToken: os.Getenv("XMSCHED_TASK"),
+		Level:     os.Getenv("XMSCHED_LEVEL"),
+	}}
+	for name, into := range map[string]*int{
+		"XMSCHED_PRIORITY":  &c.Registration.Priority,
+		"XMSCHED_THRESHOLD": &c.Registration.Threshold,
+		"XMSCHED_BATCH":     &c.Registration.Batch,
+	} {
+		if err := number(name, into); err != nil {
+			return Config{}, err
+		}
+	}
+	return c, nil
+}
+
+func number(name string, into *int) error {
+	text := os.Getenv(name)
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 32)
+	if err != nil {
+		return fmt.Errorf("%s=%q is not a number", name, text)
+	}
+	*into = int(n)
+	return nil
+}
