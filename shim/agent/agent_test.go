@@ -1,0 +1,323 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+
+	"xmsched/preempt/board"
+	"xmsched/xserver"
+	"xmsched/xserver/client"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fakeHost is the C library of a test.
+type fakeHost struct {
+	t    *testing.T
+	news chan News
+
+	mu        sync.Mutex
+	board     *board.Board // protected by mu; nil: detached
+	bell      int          // protected by mu
+	attaches  int          // protected by mu
+	uncovered []string     // protected by mu
+	warnings  []string     // protected by mu
+	said      map[Warning]bool
+	refuse    error
+	panics    bool
+}
+
+func newHost(t *testing.T) *fakeHost {
+	h := &fakeHost{t: t, news: make(chan News, 8), said: map[Warning]bool{}, bell: -1}
+	t.Cleanup(h.Detach)
+	return h
+}
+
+func (h *fakeHost) Attach(boardFD, bellFD int) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.panics {
+		panic("the host is broken")
+	}
+	if h.refuse != nil {
+		_ = unix.Close(boardFD)
+		_ = unix.Close(bellFD)
+		return h.refuse
+	}
+	b, err := board.Open(boardFD)
+	if err != nil {
+		_ = unix.Close(bellFD)
+		return err
+	}
+	h.board, h.bell = b, bellFD
+	h.attaches++
+	b.Device(0).Claim(board.Identity{UUID: board.UUID{9}, Name: "test GPU"})
+	h.ring()
+	return nil
+}
+
+func (h *fakeHost) ring() {
+	one := [8]byte{0: 1}
+	_, _ = unix.Write(h.bell, one[:])
+}
+
+func (h *fakeHost) Detach() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.board != nil {
+		_ = h.board.Close()
+		_ = unix.Close(h.bell)
+		h.board = nil
+	}
+}
+
+func (h *fakeHost) WaitNews(limit time.Duration) News {
+	select {
+	case n := <-h.news:
+		return n
+	case <-time.After(min(limit, 50*time.Millisecond)):
+		return 0
+	}
+}
+
+func (h *fakeHost) Uncovered() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.uncovered...)
+}
+
+func (h *fakeHost) WarnOnce(code Warning, text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.said[code] {
+		h.said[code] = true
+		h.warnings = append(h.warnings, text)
+	}
+}
+
+func (h *fakeHost) warned() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return append([]string(nil), h.warnings...)
+}
+
+// gate is the gate word of the attached board.
+func (h *fakeHost) gate() (board.Gate, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.board == nil {
+		return 0, false
+	}
+	return h.board.Device(0).Gate(), true
+}
+
+func eventually(t *testing.T, what string, good func() bool) {
+	t.Helper()
+	for start := time.Now(); !good(); time.Sleep(5 * time.Millisecond) {
+		if time.Since(start) > 15*time.Second {
+			t.Fatalf("waited 15 s for %s", what)
+		}
+	}
+}
+
+func rundir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "xm")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+func serve(t *testing.T, dir string) (stop func()) {
+	t.Helper()
+	s, err := xserver.New(xserver.Config{Dir: dir, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Run(ctx) }()
+	var once sync.Once
+	stop = func() {
+		once.Do(func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Cleanup(stop)
+	return stop
+}
+
+func start(t *testing.T, h *fakeHost, dir string, r client.Registration) *Agent {
+	t.Helper()
+	a := Start(h, Config{Dir: dir, Registration: r})
+	t.Cleanup(a.Close)
+	return a
+}
+
+func tasks(t *testing.T, dir string) int {
+	t.Helper()
+	c, err := client.Dial(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	list, err := c.ListTasks(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+func TestAttachesAndIsAnswered(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	start(t, h, dir, client.Registration{Name: "x"})
+	eventually(t, "a gate word", func() bool { g, ok := h.gate(); return ok && g != 0 && g.Open() })
+	if w := h.warned(); len(w) != 0 {
+		t.Errorf("warned %q", w)
+	}
+	eventually(t, "a heartbeat", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.board.Health().Beat > 0
+	})
+}
+
+// TestCase40DaemonAfterProgram starts the daemon after the program, and again
+// later: the program is picked up each time, and was warned once.
+func TestCase40DaemonAfterProgram(t *testing.T) {
+	dir := rundir(t)
+	h := newHost(t)
+	start(t, h, dir, client.Registration{Name: "x"})
+	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+	stop := serve(t, dir)
+	eventually(t, "the board", func() bool { g, ok := h.gate(); return ok && g != 0 })
+	stop()
+	eventually(t, "detachment", func() bool { _, ok := h.gate(); return !ok })
+	serve(t, dir)
+	eventually(t, "the board again", func() bool { g, ok := h.gate(); return ok && g != 0 })
+	w := h.warned()
+	if len(w) != 2 || !strings.Contains(w[0], "no daemon answers in "+dir) || !strings.Contains(w[1], "went away") {
+		t.Errorf("warned %q", w)
+	}
+}
+
+func TestUncoveredNamesReachTheDaemon(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	h.uncovered = []string{"cuFirst"}
+	start(t, h, dir, client.Registration{Name: "x"})
+	names := func() []string {
+		c, err := client.Dial(t.Context(), dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		list, err := c.ListTasks(t.Context())
+		if err != nil || len(list) != 1 || len(list[0].Processes) != 1 {
+			return nil
+		}
+		return list[0].Processes[0].Uncovered
+	}
+	eventually(t, "the first name", func() bool { return strings.Join(names(), " ") == "cuFirst" })
+	h.mu.Lock()
+	h.uncovered = append(h.uncovered, "cuSecond")
+	h.mu.Unlock()
+	h.news <- Uncovered
+	eventually(t, "the second name", func() bool { return strings.Join(names(), " ") == "cuFirst cuSecond" })
+}
+
+// TestCase08RefusedLevelIsSaidOnce holds that a level that is not there is
+// refused by name, and the program left alone.
+func TestCase08RefusedLevelIsSaidOnce(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	a := start(t, h, dir, client.Registration{Name: "x", Level: "2"})
+	a.Wait()
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 2 (deactivate) is not available") {
+		t.Errorf("warned %q", w)
+	}
+	if tasks(t, dir) != 0 {
+		t.Error("the process is registered all the same")
+	}
+}
+
+func TestLeavingEndsTheAgent(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	a := start(t, h, dir, client.Registration{Name: "x"})
+	eventually(t, "the board", func() bool { _, ok := h.gate(); return ok })
+	h.news <- Leaving
+	a.Wait()
+	if _, ok := h.gate(); ok {
+		t.Error("still attached")
+	}
+	eventually(t, "the daemon to notice", func() bool { return tasks(t, dir) == 0 })
+}
+
+func TestHostThatRefusesTheBoardIsTriedAgain(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	h.refuse = unix.EBUSY
+	start(t, h, dir, client.Registration{Name: "x"})
+	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+	if w := h.warned(); !strings.Contains(w[0], unix.EBUSY.Error()) {
+		t.Errorf("warned %q", w)
+	}
+	h.mu.Lock()
+	h.refuse = nil
+	h.mu.Unlock()
+	eventually(t, "the board", func() bool { _, ok := h.gate(); return ok })
+}
+
+func TestPanicIsSaidOnceAndEndsTheAgentAlone(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	h.panics = true
+	a := start(t, h, dir, client.Registration{Name: "x"})
+	a.Wait()
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "the host is broken") || !strings.Contains(w[0], "goes on unscheduled") {
+		t.Errorf("warned %q", w)
+	}
+}
+
+func TestFromEnvironment(t *testing.T) {
+	t.Setenv("XMSCHED_DIR", "/tmp/somewhere")
+	t.Setenv("XMSCHED_NAME", "train")
+	t.Setenv("XMSCHED_PRIORITY", "-7")
+	t.Setenv("XMSCHED_THRESHOLD", "32")
+	c, err := FromEnvironment()
+	want := client.Registration{Name: "train", Priority: -7, Threshold: 32}
+	if err != nil || c.Dir != "/tmp/somewhere" || c.Registration != want {
+		t.Errorf("%+v, %v", c, err)
+	}
+	t.Setenv("XMSCHED_PRIORITY", "high")
+	if _, err := FromEnvironment(); err == nil || err.Error() != `XMSCHED_PRIORITY="high" is not a number` {
+		t.Errorf("%v", err)
+	}
+	t.Setenv("XMSCHED_DIR", "relative")
+	if _, err := FromEnvironment(); err == nil || errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%v", err)
+	}
+}
