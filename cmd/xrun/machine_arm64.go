@@ -1,0 +1,5 @@
+package main
+
+import "debug/elf"
+
+const ownMachine = elf.EM_AARCH64

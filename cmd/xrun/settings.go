@@ -1,0 +1,230 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"xmsched/cmd/internal/cli"
+)
+
+// Bounds of the settings.
+const (
+	maxPriority  = 255
+	maxThreshold = 1024 // commands; a hardware queue holds about as many
+	maxName      = 64   // characters that the daemon keeps
+)
+
+// settings is what a program is started with.
+type settings struct {
+	priority      int
+	name          string
+	level         string // "auto" or "1"
+	threshold     int    // commands outstanding a queue while bounded
+	batch         int    // commands between two completion marks
+	sim           bool
+	requireDaemon bool
+	warnings      []string // about the environment, a line each
+}
+
+// flags holds the command line as it was written; what counts is decided by
+// settings.
+type flags struct {
+	priority, name, level, threshold, batch string
+	sim, requireDaemon                      bool
+}
+
+func (f *flags) register(c *cobra.Command) {
+	fs := c.Flags()
+	fs.SetInterspersed(false) // what follows the command's name is the command's
+	fs.SortFlags = false
+	fs.StringVar(&f.priority, "priority", "0", "`N` from -255 to 255: larger wins ($XMSCHED_PRIORITY)")
+	fs.StringVar(&f.name, "name", "", "name `S` of the task in lists (default: the command's; $XMSCHED_NAME)")
+	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto or 1 ($XMSCHED_LEVEL)")
+	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
+	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
+	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
+	fs.BoolVar(&f.requireDaemon, "require-daemon", false, "do not run without a daemon ($XMSCHED_REQUIRE_DAEMON)")
+}
+
+// source gives a setting's text and where it comes from.
+type source struct {
+	set *pflag.FlagSet
+	env map[string]string
+}
+
+func (s source) text(flag, variable, xsched string) (text, from string) {
+	if f := s.set.Lookup(flag); f.Changed {
+		return f.Value.String(), "--" + flag
+	}
+	for _, name := range []string{variable, xsched} {
+		if v := s.env[name]; v != "" {
+			return v, name
+		}
+	}
+	return s.set.Lookup(flag).DefValue, ""
+}
+
+// settings decides what counts: a flag before its XMSCHED_ variable before
+// XSched's. The error is a *cli.UsageError with the value and what is allowed.
+func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (settings, error) {
+	src := source{set, variables(environ)}
+	s := settings{sim: f.sim, requireDaemon: f.requireDaemon || src.env["XMSCHED_REQUIRE_DAEMON"] == "1"}
+	var err error
+	text, from := src.text("priority", "XMSCHED_PRIORITY", "XSCHED_AUTO_XQUEUE_PRIORITY")
+	if s.priority, err = number("priority", text, from, -maxPriority, maxPriority); err != nil {
+		return s, err
+	}
+	text, from = src.text("threshold", "XMSCHED_THRESHOLD", "XSCHED_AUTO_XQUEUE_THRESHOLD")
+	if s.threshold, err = number("threshold", text, from, 1, maxThreshold); err != nil {
+		return s, err
+	}
+	text, from = src.text("batch", "XMSCHED_BATCH", "XSCHED_AUTO_XQUEUE_BATCH_SIZE")
+	if s.batch, err = number("batch", text, from, 1, maxThreshold); err != nil {
+		return s, err
+	}
+	if from == "" {
+		s.batch = min(s.batch, s.threshold)
+	}
+	if s.batch > s.threshold {
+		return s, cli.Usagef("batch %d%s: larger than the threshold, %d", s.batch, given(from), s.threshold)
+	}
+	text, from = src.text("level", "XMSCHED_LEVEL", "XSCHED_AUTO_XQUEUE_LEVEL")
+	if s.level, err = level(text, from); err != nil {
+		return s, err
+	}
+	text, from = src.text("name", "XMSCHED_NAME", "")
+	if s.name, err = name(text, from, command); err != nil {
+		return s, err
+	}
+	s.warnings = meaningless(environ)
+	return s, nil
+}
+
+func number(what, text, from string, low, high int) (int, error) {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < low || n > high {
+		return 0, cli.Usagef("%s %q%s: not a number from %d to %d", what, text, given(from), low, high)
+	}
+	return n, nil
+}
+
+// level refuses what no device of this build can do; it is never imitated.
+func level(text, from string) (string, error) {
+	switch strings.ToLower(text) {
+	case "auto", "1":
+		return strings.ToLower(text), nil
+	case "2":
+		return "", cli.Usagef("level 2 (deactivate)%s: not to be had on a CUDA device yet; allowed are auto and 1", given(from))
+	case "3":
+		return "", cli.Usagef("level 3 (interrupt)%s: not to be had on a CUDA device yet; allowed are auto and 1", given(from))
+	}
+	return "", cli.Usagef("level %q%s: allowed are auto and 1", text, given(from))
+}
+
+func name(text, from, command string) (string, error) {
+	if text == "" {
+		text = filepath.Base(command)
+		if r := []rune(text); len(r) > maxName {
+			text = string(r[:maxName])
+		}
+		return strings.Map(printable, strings.ToValidUTF8(text, "?")), nil
+	}
+	if !utf8.ValidString(text) || strings.Map(printable, text) != text || utf8.RuneCountInString(text) > maxName {
+		return "", cli.Usagef("name %q%s: not at most %d printable characters", text, given(from), maxName)
+	}
+	return text, nil
+}
+
+func printable(r rune) rune {
+	if unicode.IsPrint(r) {
+		return r
+	}
+	return '?'
+}
+
+func given(from string) string {
+	if from == "" {
+		return ""
+	}
+	return " (" + from + ")"
+}
+
+// xschedNames are the variables of XSched that have a meaning here.
+var xschedNames = []string{
+	"XSCHED_AUTO_XQUEUE_PRIORITY", "XSCHED_AUTO_XQUEUE_THRESHOLD", "XSCHED_AUTO_XQUEUE_BATCH_SIZE", "XSCHED_AUTO_XQUEUE_LEVEL",
+}
+
+// instead says what to do in place of a variable of XSched.
+var instead = map[string]string{
+	"XSCHED_AUTO_XQUEUE": "every queue of a program under xrun is scheduled",
+	"XSCHED_POLICY":      "the policy is the daemon's: xcli policy set NAME",
+	"XSCHED_SCHEDULER":   "the scheduler is always xserver",
+}
+
+func meaningless(environ []string) []string {
+	var lines []string
+	for _, entry := range environ {
+		variable, _, _ := strings.Cut(entry, "=")
+		if !strings.HasPrefix(variable, "XSCHED_") || slices.Contains(xschedNames, variable) {
+			continue
+		}
+		line := variable + " has no meaning here"
+		if why := instead[variable]; why != "" {
+			line += ": " + why
+		}
+		if !slices.Contains(lines, line) {
+			lines = append(lines, line)
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+// variables reads an environment; of a name that is there twice the first
+// counts, as with getenv.
+func variables(environ []string) map[string]string {
+	env := map[string]string{}
+	for _, entry := range environ {
+		variable, value, ok := strings.Cut(entry, "=")
+		if _, there := env[variable]; ok && !there {
+			env[variable] = value
+		}
+	}
+	return env
+}
+
+// with replaces variables of an environment, in place where they are there.
+func with(environ []string, name, value string) []string {
+	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+		return strings.HasPrefix(entry, name+"=")
+	})
+	return append(out, name+"="+value)
+}
+
+// libraryFolder is $XMSCHED_LIB, else ../lib/xmsched or ../lib beside this
+// binary's folder, whichever has the library.
+func libraryFolder() (string, error) {
+	if dir := os.Getenv("XMSCHED_LIB"); dir != "" {
+		return checkedFolder(dir)
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if exe, err = filepath.EvalSymlinks(exe); err != nil {
+		return "", err
+	}
+	lib := filepath.Join(filepath.Dir(exe), "..", "lib")
+	if dir, err := checkedFolder(filepath.Join(lib, "xmsched")); err == nil {
+		return dir, nil
+	}
+	return checkedFolder(lib)
+}

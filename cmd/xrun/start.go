@@ -1,0 +1,166 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/cmd/internal/cli"
+	"xmsched/xserver/client"
+)
+
+// library is the file that is preloaded.
+const library = "libxmsched.so"
+
+// answerTime is how long a daemon may take to answer before it counts as absent.
+const answerTime = time.Second
+
+// start becomes the program. It returns only when that is not possible.
+func start(c *cobra.Command, s settings, args []string) error {
+	path, err := find(args[0], os.Getenv("PATH"))
+	if err != nil {
+		return err
+	}
+	lib, err := libraryFolder()
+	if err != nil {
+		return err
+	}
+	if err := judge(c, path); err != nil {
+		return err
+	}
+	env, err := environment(os.Environ(), s, lib)
+	if err != nil {
+		return err
+	}
+	dir, err := client.RunDir()
+	if err == nil {
+		env = with(env, "XMSCHED_DIR", dir)
+		err = daemonAnswers(c.Context(), dir)
+	}
+	if err != nil && s.requireDaemon {
+		return err
+	}
+	if err != nil {
+		warn(c, "%v; the program runs unscheduled until then", err)
+	}
+	if s.sim {
+		if env, err = simulated(c.Context(), env, lib, dir); err != nil {
+			return err
+		}
+	}
+	return become(path, args, env)
+}
+
+// judge says what cannot be scheduled: a program for another C library is
+// refused, because it would not start with ours in it; one into which nothing
+// can be loaded is named, and runs.
+func judge(c *cobra.Command, path string) error {
+	b, err := inspect(path)
+	if err != nil {
+		return nil // whoever executes it will say what is wrong
+	}
+	if b.musl() {
+		return fmt.Errorf("%s is built for musl (its interpreter is %s): the preload library needs glibc 2.17 or later; "+
+			"run it without xrun, or in an image with glibc", b.path, b.interpreter)
+	}
+	if why := b.unschedulable(os.Geteuid(), os.Getegid()); why != "" {
+		warn(c, "%s cannot be scheduled: %s", b.path, why)
+	}
+	return nil
+}
+
+func daemonAnswers(ctx context.Context, dir string) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTime)
+	defer cancel()
+	conn, err := client.Dial(ctx, dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Close())
+}
+
+// environment is what the program starts with, but for the run directory and
+// the simulator.
+func environment(environ []string, s settings, lib string) ([]string, error) {
+	var token [16]byte
+	if _, err := rand.Read(token[:]); err != nil {
+		return nil, fmt.Errorf("draw a token: %w", err)
+	}
+	env := with(environ, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
+	for _, v := range [][2]string{
+		{"XMSCHED_LIB", lib},
+		{"XMSCHED_TASK", hex.EncodeToString(token[:])},
+		{"XMSCHED_NAME", s.name},
+		{"XMSCHED_PRIORITY", strconv.Itoa(s.priority)},
+		{"XMSCHED_LEVEL", s.level},
+		{"XMSCHED_THRESHOLD", strconv.Itoa(s.threshold)},
+		{"XMSCHED_BATCH", strconv.Itoa(s.batch)},
+	} {
+		env = with(env, v[0], v[1])
+	}
+	if s.requireDaemon {
+		env = with(env, "XMSCHED_REQUIRE_DAEMON", "1")
+	}
+	return env, nil
+}
+
+// preload puts ours before the libraries that are there, without any other copy
+// of it (of an xrun around this one).
+func preload(ours, there string) string {
+	list := []string{ours}
+	for _, l := range strings.FieldsFunc(there, func(r rune) bool { return r == ':' || r == ' ' }) {
+		if filepath.Base(l) != library {
+			list = append(list, l)
+		}
+	}
+	return strings.Join(list, ":")
+}
+
+// checkedFolder returns the folder, absolute, if the library is in it and the
+// loader can be told of it.
+func checkedFolder(dir string) (string, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return "", fmt.Errorf("find the libraries: %w", err)
+	}
+	if strings.ContainsAny(dir, ": ") {
+		return "", fmt.Errorf("the library folder %q has a colon or a blank in its name, which LD_PRELOAD cannot hold; "+
+			"put it elsewhere and set XMSCHED_LIB", dir)
+	}
+	if _, err := os.Stat(filepath.Join(dir, library)); err != nil {
+		return "", fmt.Errorf("%s is not in %s: run `make build`, or set XMSCHED_LIB to its folder", library, dir)
+	}
+	return dir, nil
+}
+
+// become executes the program in place of this one.
+func become(path string, args, env []string) error {
+	err := syscall.Exec(path, args, env)
+	if errors.Is(err, syscall.ENOEXEC) {
+		// No format that the kernel knows: a script without a first line, which
+		// shells and execvp give to sh.
+		err = syscall.Exec("/bin/sh", append([]string{"sh", path}, args[1:]...), env)
+	}
+	return execError(args[0], err)
+}
+
+func execError(name string, err error) error {
+	code := 126
+	if errors.Is(err, os.ErrNotExist) {
+		code = 127
+	}
+	return &cli.ExitError{Code: code, Err: fmt.Errorf("%s: %w", name, err)}
+}
