@@ -37,6 +37,7 @@
 #define XM_GREET_NS 20000000u    /* a newcomer's first command waits at most so long for the daemon's answer */
 #define XM_LEASES 32u            /* leases a thread keeps; a power of two */
 #define XM_RING 16u              /* event marks in flight a queue, where stream writes are refused */
+#define XM_VIEWS 16u             /* boards a context registers in its life: each stays pinned (528 KiB) */
 
 struct xm_event_mark {
 	CUevent event;
@@ -45,93 +46,96 @@ struct xm_event_mark {
 
 /* A context: how its queues reach the board. */
 struct xm_context {
-	CUcontext handle; /* NULL: free */
-	struct xm_dev *dev;
+	CUcontext handle; /* NULL: the record is free */
+	struct xm_dev *dev; /* NULL: more devices than the board has sections */
 	struct xm_context *next;
-	uint32_t generation;  /* board its mapping belongs to; 0 none */
-	bool refused;         /* registration or stream writes refused under `generation` */
-	bool broken;          /* not even events: its queues are counted only */
-	void *mapping;        /* its own view of the board, registered with the driver in this context */
-	CUdeviceptr base;     /* the view's device address; 0 none */
+	uint32_t generation; /* board that `base` belongs to, or that was refused; 0 none yet */
+	uint32_t views;      /* views registered so far */
+	void *view;          /* its own mapping of the board, registered with the driver in this context */
+	CUdeviceptr base;    /* the view's device address; 0: marks are events */
 };
 
 /* A device: one section of the board. */
 struct xm_dev {
-	bool known;
-	bool greeted;             /* the newcomer's wait is over */
-	bool ready;               /* as last told */
-	uint32_t index;           /* section */
+	bool greeted;      /* the newcomer's wait is over */
+	bool ready;        /* as last told */
+	uint32_t index;    /* of the section */
 	uint32_t edge;
-	uint32_t pending;         /* threads inside admission with a command for this device */
-	uint32_t waiting;         /* of these, blocked at the gate or the bound */
-	uint32_t acked;           /* watchdog's: gate word acknowledged */
-	uint64_t launches;        /* commands of ended leases */
-	uint64_t asked_at;        /* ns of the last question that was answered "not yet" */
+	uint32_t pending;  /* threads inside admission with a command for this device */
+	uint32_t waiting;  /* of these, blocked at the gate or over the bound */
+	uint64_t launches; /* commands of ended leases */
+	uint64_t grants;   /* leases given; the watchdog sees by it that something goes on */
+	uint64_t asked_at; /* ns of the last question that was answered "not yet" */
 	CUdevice handle;
 	uint8_t uuid[16];
 	char name[64];
-	struct xm_queue *dirty;   /* queues with leases or outstanding commands */
-	struct xm_device *_Atomic section; /* NULL: no board */
-	const _Atomic uint32_t *_Atomic gate; /* never NULL */
+	struct xm_queue *dirty;            /* queues with leases or with outstanding commands */
+	struct xm_device *section;         /* NULL: no board */
+	const _Atomic uint32_t *_Atomic gate; /* never NULL; read without the lock */
 };
 
 /*
- * A hardware queue. Invariant (under xm_lock): done <= total; marked <= total,
- * where total = counted + sum over its leases of (start - left).
+ * A hardware queue. Invariants, under xm_lock, with total = counted + the used
+ * part of its leases: done <= total, marked <= total, both only grow. A queue
+ * that is not dirty has done == total and no lease that can still be used.
  */
 struct xm_queue {
-	uintptr_t key;             /* stream handle, XM_KEY_LEGACY or XM_KEY_PER_THREAD */
+	uintptr_t key; /* stream handle, XM_KEY_LEGACY or XM_KEY_PER_THREAD */
 	struct xm_context *context;
 	struct xm_dev *dev;
-	struct xm_thread *thread;  /* whose per-thread stream */
-	struct xm_thread *solo;    /* the only thread with commands beyond `done`; NULL several */
-	struct xm_queue *chain;    /* hash chain, dead list or free list */
+	struct xm_thread *thread; /* whose per-thread stream; NULL: not one */
+	struct xm_thread *solo;   /* the only thread with commands beyond `done`; NULL: several */
+	struct xm_queue *chain;   /* of the hash, the dead or the free */
 	struct xm_queue *dirty_prev, *dirty_next;
 	struct xm_lease *leases;
-	struct xm_slot *slot;      /* in the mapping of board `generation`; NULL none */
-	uint32_t generation;
-	bool dirty, dead, over;    /* over: shares slot 0 */
-	bool unbounded;            /* no mark can be had: counted only */
-	uint64_t counted;          /* commands of ended leases */
-	uint64_t done;             /* known to be complete */
-	uint64_t marked;           /* last sequence number whose mark is enqueued */
-	uint64_t quiet_total;      /* watchdog's: total at its last look */
-	uint64_t died_at;          /* ns */
+	struct xm_slot *slot; /* in the board of `generation`; NULL none, or it shares slot 0 */
+	uint32_t generation;  /* board that it was announced on */
+	bool dirty;
+	bool dead;
+	bool over;           /* shares slot 0 */
+	bool unmarkable;     /* no mark can be had: counted, not bounded */
+	bool events;         /* its marks are events: `marked` says nothing before somebody asks */
+	uint64_t counted;    /* commands of ended leases */
+	uint64_t held;       /* what its leases count for in the bound */
+	uint64_t done;       /* known to be complete */
+	uint64_t marked;     /* last sequence number whose mark is enqueued */
+	uint64_t died_at;    /* ns */
+	uint32_t ring_head, ring_count; /* protected by order */
+	/* From here on kept when the record is recycled. */
 	pthread_mutex_t order;
-	struct xm_event_mark *ring; /* protected by order */
-	uint32_t ring_head, ring_count;
+	struct xm_event_mark *ring; /* XM_RING of them, or NULL; protected by order */
 };
 
 struct xm_thread {
 	struct xm_lease leases[XM_LEASES];
-	struct xm_thread *next; /* free list */
-	volatile bool busy;     /* inside admission, possibly with a lock */
-	int cancel_state;
-	bool context_known;
-	struct xm_context *context; /* current, when known */
-	uint64_t strays;        /* commands that passed from signal handlers */
+	struct xm_thread *next;     /* of the free */
+	volatile bool busy;         /* inside admission, possibly with a lock held */
+	int cancel_state;           /* the thread's own, while it is inside */
+	uint32_t context_epoch;     /* `context` is current while this is the state's */
+	struct xm_context *context; /* NULL: none is current, or it is not ours to govern */
 };
 
-/* Protected by xm_lock unless said otherwise. */
+/* Protected by xm_lock, but for the atomics. */
 struct xm_state {
-	struct xm_board *board;      /* our view; NULL: none */
-	uint32_t generation;         /* adds 1 at every attach and detach; odd: attached */
-	int event_fd;                /* -1 none */
-	int board_fd;                /* kept to make a view per context */
+	struct xm_board *board;       /* our view; NULL: none */
+	_Atomic uint32_t generation;  /* adds 1 at every attach and detach: odd while attached. Futex word of the newcomer's wait */
+	int board_fd, event_fd;       /* -1 none */
 	struct xm_dev devs[XM_BOARD_DEVICES];
 	uint32_t dev_count;
 	struct xm_context *contexts;
-	uint64_t outstanding;        /* sum over queues of counted - done + held */
-	uint64_t completed;          /* sum of all progress of done; tells waiters that something moved */
-	_Atomic uint32_t captures;   /* captures under way */
-	_Atomic bool competitor;     /* some device is not in free run */
-	_Atomic bool expecting;      /* an agent is starting and the daemon's socket is there */
-	_Atomic bool leaving;        /* the program is ending: no driver calls of our own */
+	uint32_t queues_over;         /* announced without a slot of their own */
+	uint64_t outstanding;         /* sum over queues of counted + held - done */
+	_Atomic uint32_t context_epoch; /* adds 1 when any context goes; never 0 */
+	_Atomic uint32_t captures;    /* captures under way */
+	_Atomic bool competitor;      /* some device is not in free run */
+	_Atomic bool expecting;       /* an agent is starting and the daemon's socket is there */
+	_Atomic bool leaving;         /* the program is ending: no driver calls of our own any more */
 };
 
 extern XM_INTERNAL struct xm_state xm_state;
 extern XM_INTERNAL pthread_mutex_t xm_lock;
 extern XM_INTERNAL pthread_mutex_t xm_probe;
-extern XM_INTERNAL _Atomic bool xm_aside;
+extern XM_INTERNAL _Atomic bool xm_aside; /* a forked child: nothing is done any more */
+extern XM_INTERNAL const _Atomic uint32_t xm_gate_absent; /* the gate word where there is no board: open */
 
 #endif

@@ -1,0 +1,460 @@
+#define _GNU_SOURCE
+#include "admission.h"
+
+#include <errno.h>
+
+#include "boardmap.h"
+#include "device.h"
+#include "edge.h"
+#include "mark.h"
+#include "queue.h"
+#include "sys.h"
+#include "thread.h"
+
+#define GATE_SLICE_NS 100000000u /* a thread at a closed gate looks at the daemon's heartbeat this often */
+#define BOUND_SLICE_NS 50000u    /* first sleep of a thread over the bound; the GPU wakes nobody */
+#define BOUND_SLICE_MAX 1000000u
+#define GREET_SLICE_NS 1000000u
+
+/* What the next step of a waiting thread is. */
+enum verdict { GRANTED, MARK, GREET, GATE, BOUND };
+
+/* One command on its way through admission. */
+struct passage {
+	struct xm_dev *dev;      /* where it is counted as pending */
+	bool waiting;            /* and as waiting */
+	bool marked;             /* a mark was tried since the last wait */
+	bool events;             /* completion of the queue is known by asking for its events */
+	bool polled;             /* and they were asked for since the last wait */
+	bool pass;               /* 50 ms without completion: goes over the bound */
+	uint32_t gate;           /* the closed gate's word */
+	const _Atomic uint32_t *word; /* completion word of the queue, or NULL */
+	uint32_t seen;
+	uint64_t done;           /* completion when the wait began */
+	uint64_t since;          /* ns; 0: not over the bound yet */
+	uint64_t greet_until;
+	uint64_t slice;
+};
+
+/* ---- under xm_lock ---------------------------------------------------- */
+
+static void pend(struct passage *p, struct xm_dev *dev)
+{
+	if (p->dev == dev)
+		return;
+	if (p->dev)
+		p->dev->pending--;
+	p->dev = dev;
+	dev->pending++;
+	xm_dev_tell(dev, true);
+}
+
+static void set_waiting(struct passage *p, bool waiting)
+{
+	if (p->waiting == waiting)
+		return;
+	p->waiting = waiting;
+	p->dev->waiting += waiting ? 1u : -1u;
+	xm_dev_publish(p->dev);
+}
+
+/* A newcomer's first command waits a moment for the daemon's answer, so that it
+ * does not slip in before the others know that they have a competitor. */
+static bool must_greet(struct passage *p, struct xm_dev *dev, const struct xm_grant *g)
+{
+	if (dev->greeted)
+		return false;
+	if (g->answered || !atomic_load_explicit(&xm_state.expecting, memory_order_relaxed)) {
+		dev->greeted = g->answered;
+		return false;
+	}
+	if (!p->greet_until)
+		p->greet_until = xm_now() + XM_GREET_NS;
+	if (xm_now() < p->greet_until)
+		return true;
+	dev->greeted = true;
+	return false;
+}
+
+/*
+ * Brings what counts for the bound down to what is truly outstanding: takes in
+ * completions, ends this thread's other leases and takes those of the other
+ * threads away. Rare: the process is at its limit.
+ */
+static void reclaim(struct xm_thread *me)
+{
+	bool others = false;
+
+	for (uint32_t i = 0; i < xm_state.dev_count; i++)
+		for (struct xm_queue *q = xm_state.devs[i].dirty; q; q = q->dirty_next) {
+			struct xm_lease *next;
+
+			xm_queue_refresh(q);
+			for (struct xm_lease *l = q->leases; l; l = next) {
+				next = l->next;
+				if (l->owner == me) {
+					xm_lease_end(l);
+				} else {
+					others |= xm_lease_usable(l);
+					xm_lease_revoke(l);
+				}
+			}
+		}
+	if (others)
+		(void)xm_fence_all();
+	for (uint32_t i = 0; i < xm_state.dev_count; i++)
+		for (struct xm_queue *q = xm_state.devs[i].dirty; q; q = q->dirty_next)
+			for (struct xm_lease *l = q->leases; l; l = l->next)
+				xm_lease_settle(l);
+}
+
+/* Commands that may still be given on q; takes other threads' unused ones away
+ * when there would be none. */
+static uint64_t room(const struct xm_queue *q, uint32_t limit)
+{
+	uint64_t out = xm_queue_total(q) - q->done, unused = 0;
+
+	for (struct xm_lease *l = q->leases; l; l = l->next)
+		if (xm_lease_usable(l))
+			unused += xm_lease_left(l);
+	if (out + unused >= limit && unused) {
+		for (struct xm_lease *l = q->leases; l; l = l->next)
+			xm_lease_revoke(l);
+		(void)xm_fence_all();
+		for (struct xm_lease *l = q->leases; l; l = l->next)
+			xm_lease_settle(l);
+		out = xm_queue_total(q) - q->done;
+		unused = 0;
+	}
+	return out + unused >= limit ? 0 : limit - out - unused;
+}
+
+static unsigned sharers(const struct xm_queue *q)
+{
+	unsigned n = 1;
+
+	for (const struct xm_lease *l = q->leases; l; l = l->next)
+		n += xm_lease_usable(l);
+	return n;
+}
+
+/* How many commands this thread gets on q; 0: it is over the bound. */
+static uint32_t measure(struct xm_thread *me, struct xm_queue *q, const struct xm_grant *g)
+{
+	uint64_t n = g->batch, free_here, free_in_task;
+	unsigned threads = sharers(q);
+
+	if (atomic_load_explicit(&xm_state.captures, memory_order_relaxed))
+		return 1;
+	if (!g->governed || q->unmarkable)
+		return (uint32_t)n;
+	free_here = room(q, g->limit);
+	if (threads > 1 && n > g->limit / (2 * threads)) /* so that they do not take from each other at every turn */
+		n = g->limit / (2 * threads) ? g->limit / (2 * threads) : 1;
+	if (n > free_here)
+		n = free_here;
+	if (xm_state.outstanding >= XM_TASK_LIMIT)
+		reclaim(me);
+	free_in_task = xm_state.outstanding >= XM_TASK_LIMIT ? 0 : XM_TASK_LIMIT - xm_state.outstanding;
+	if (n > (free_in_task + 3) / 4)
+		n = (free_in_task + 3) / 4;
+	return (uint32_t)n;
+}
+
+/* Whose commands are outstanding in q, once `me` has a lease there. */
+static void note_solo(struct xm_queue *q, struct xm_thread *me)
+{
+	bool others = false;
+
+	for (struct xm_lease *l = q->leases; l; l = l->next)
+		others |= l->owner != me && (xm_lease_usable(l) || xm_lease_in_driver(l));
+	if (others)
+		q->solo = NULL;
+	else if (xm_queue_total(q) == q->done)
+		q->solo = me;
+	else if (q->solo != me)
+		q->solo = NULL;
+}
+
+static bool mark_due(const struct xm_queue *q, struct xm_thread *me, const struct xm_grant *g, bool starved)
+{
+	uint64_t from = q->marked > q->done ? q->marked : q->done;
+	uint64_t returned = xm_queue_returned(q, me);
+	uint64_t unmarked = returned > from ? returned - from : 0;
+
+	if (!unmarked || !g->governed || q->unmarkable || atomic_load_explicit(&xm_state.leaving, memory_order_relaxed))
+		return false;
+	return starved || !g->open || unmarked >= g->batch || xm_state.outstanding > XM_TASK_LIMIT / 2;
+}
+
+static void look_at_bound(struct passage *p, struct xm_queue *q)
+{
+	uint64_t now = xm_now();
+
+	if (!p->since || q->done != p->done) {
+		p->since = now;
+		p->done = q->done;
+		p->slice = BOUND_SLICE_NS;
+	}
+	p->pass = now - p->since >= XM_PASS_NS;
+	p->word = NULL;
+	if (q->slot && q->generation == atomic_load(&xm_state.generation)) {
+		p->word = (const _Atomic uint32_t *)&q->slot->completed;
+		p->seen = atomic_load_explicit(p->word, memory_order_relaxed);
+	}
+}
+
+static void give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t gate, struct passage *p)
+{
+	xm_queue_announce(q);
+	xm_queue_dirty(q);
+	note_solo(q, me);
+	set_waiting(p, false);
+	xm_lease_give(me, q, n, gate);
+	xm_queue_publish(q);
+	q->dev->pending--;
+	q->dev->grants++;
+	p->dev = NULL;
+}
+
+static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passage *p)
+{
+	struct xm_lease *mine = xm_lease_of(me, q->key);
+	struct xm_grant g;
+	uint32_t n;
+
+	pend(p, q->dev);
+	p->events = q->events;
+	if (mine)
+		xm_lease_end(mine);
+	g = xm_dev_grant(q->dev);
+	if (must_greet(p, q->dev, &g))
+		return GREET;
+	xm_queue_refresh(q);
+	if (!p->marked && mark_due(q, me, &g, false))
+		return MARK;
+	if (!g.open) {
+		p->gate = g.gate;
+		p->since = 0;
+		set_waiting(p, true);
+		return GATE;
+	}
+	n = measure(me, q, &g);
+	if (n == 0) {
+		if (!p->marked && mark_due(q, me, &g, true))
+			return MARK;
+		look_at_bound(p, q);
+		if (!p->pass && !atomic_load_explicit(&xm_state.leaving, memory_order_relaxed)) {
+			set_waiting(p, true);
+			return BOUND;
+		}
+		n = 1;
+	}
+	give(me, q, n, g.gate, p);
+	return GRANTED;
+}
+
+/* ---- waiting, no lock held, not inside -------------------------------- */
+
+static void spin_while(const _Atomic uint32_t *word, uint32_t seen)
+{
+	uint64_t end = xm_now() + XM_SPIN_NS;
+
+	while (atomic_load_explicit(word, memory_order_acquire) == seen && xm_now() < end)
+		xm_pause();
+}
+
+static void wait_gate(struct xm_dev *dev, uint32_t gate)
+{
+	const _Atomic uint32_t *word = atomic_load(&dev->gate);
+
+	spin_while(word, gate);
+	while (atomic_load_explicit(word, memory_order_acquire) == gate && atomic_load(&dev->gate) == word &&
+	       !atomic_load(&xm_aside)) {
+		xm_wait_word(word, gate, GATE_SLICE_NS);
+		xm_dev_expire(dev, xm_now());
+	}
+}
+
+/* Ends when the word moves or the slice is over; the caller looks again. A
+ * process at its own limit waits for any queue and has no single word. */
+static void wait_bound(struct passage *p)
+{
+	static _Atomic uint32_t never;
+	const _Atomic uint32_t *word = p->word ? p->word : &never;
+	uint32_t seen = p->word ? p->seen : 0;
+
+	if (p->slice == BOUND_SLICE_NS)
+		spin_while(word, seen);
+	if (atomic_load_explicit(word, memory_order_relaxed) == seen)
+		xm_wait_word(word, seen, p->slice);
+	if (p->slice < BOUND_SLICE_MAX)
+		p->slice *= 2;
+}
+
+static void wait_greeting(struct xm_dev *dev)
+{
+	const _Atomic uint32_t *word = atomic_load(&dev->gate);
+
+	if (word == &xm_gate_absent) {
+		uint32_t seen = atomic_load(&xm_state.generation);
+
+		if (!(seen & 1))
+			xm_wait_word(&xm_state.generation, seen, GREET_SLICE_NS);
+	} else {
+		xm_wait_word(word, 0, GREET_SLICE_NS);
+	}
+}
+
+/* ---- the slow path ---------------------------------------------------- */
+
+static void forget(struct passage *p)
+{
+	if (!p->dev)
+		return;
+	pthread_mutex_lock(&xm_lock);
+	set_waiting(p, false);
+	p->dev->pending--;
+	pthread_mutex_unlock(&xm_lock);
+}
+
+static void pass_through(uintptr_t key)
+{
+	struct passage p = {.slice = BOUND_SLICE_NS};
+	struct xm_thread *me = xm_enter();
+	struct xm_queue *q;
+	enum verdict v;
+
+	while (me) {
+		q = xm_queue_for(me, key);
+		if (!q) {
+			forget(&p);
+			break;
+		}
+		pthread_mutex_lock(&xm_lock);
+		v = step(me, q, &p);
+		pthread_mutex_unlock(&xm_lock);
+		if (v == GRANTED)
+			break;
+		if (v == MARK) {
+			xm_queue_mark(me, q);
+			p.marked = true;
+			continue;
+		}
+		if (v == BOUND && p.events && !p.polled) {
+			xm_queue_poll(q);
+			p.polled = true;
+			continue;
+		}
+		xm_leave(me);
+		if (v == GATE)
+			wait_gate(p.dev, p.gate);
+		else if (v == BOUND)
+			wait_bound(&p);
+		else
+			wait_greeting(p.dev);
+		p.marked = p.polled = false;
+		me = xm_enter();
+	}
+	if (me)
+		xm_leave(me);
+}
+
+/* A thread that goes from stream to stream keeps a lease on each. */
+static bool other_lease(struct xm_thread *me, uintptr_t key)
+{
+	struct xm_lease *l = xm_lease_of(me, key);
+
+	if (!l || l == xm_lease_now || atomic_load_explicit(&l->word, memory_order_relaxed) <= 1)
+		return false;
+	xm_lease_now = l;
+	xm_admit((CUstream)key, 0);
+	return true;
+}
+
+/* Is `context` of the thread's record the current one? A default stream means
+ * nothing before. */
+static bool in_context(struct xm_thread *me)
+{
+	struct xm_thread *inside;
+
+	if (me->context_epoch == atomic_load_explicit(&xm_state.context_epoch, memory_order_relaxed))
+		return true;
+	inside = xm_enter();
+	if (!inside)
+		return false;
+	xm_context_current(inside);
+	xm_leave(inside);
+	return me->context != NULL;
+}
+
+void xm_admit_slow(uintptr_t key)
+{
+	struct xm_thread *me = xm_thread_known();
+	int was = errno;
+
+	if (!me || me->busy || (key <= XM_KEY_PER_THREAD && !in_context(me)) || !other_lease(me, key))
+		pass_through(key);
+	errno = was;
+}
+
+/* The lease was taken away, or the gate word changed, after the count went
+ * down. While the thread is on its way here the command counts as being on its
+ * way into the driver, so nobody takes the queue for complete. */
+void xm_admit_undo(uintptr_t key)
+{
+	struct xm_lease *l = xm_lease_now;
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+
+	if (w & 1)
+		atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+	xm_admit_slow(key);
+}
+
+/* An error path of the program, so it may cost: the command may have been the
+ * ready edge, and then this is the idle one. */
+void xm_refused_slow(void)
+{
+	struct xm_lease *l = xm_lease_now;
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+	struct xm_queue *q;
+	struct xm_thread *me;
+
+	if (!(w & 1))
+		return;
+	atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+	me = xm_enter();
+	if (!me)
+		return;
+	pthread_mutex_lock(&xm_lock);
+	q = l->queue;
+	if (q && q->dev)
+		xm_settle(q->dev, me, !xm_dev_free_run(q->dev));
+	pthread_mutex_unlock(&xm_lock);
+	xm_leave(me);
+}
+
+void xm_capture_began(CUstream stream)
+{
+	struct xm_thread *me = xm_enter();
+
+	(void)stream;
+	atomic_fetch_add(&xm_state.captures, 1);
+	if (!me)
+		return;
+	pthread_mutex_lock(&xm_probe); /* no question to any stream is under way from here on */
+	pthread_mutex_unlock(&xm_probe);
+	pthread_mutex_lock(&xm_lock);
+	xm_thread_revoke_all();
+	pthread_mutex_unlock(&xm_lock);
+	xm_leave(me);
+}
+
+void xm_capture_ended(CUstream stream)
+{
+	uint32_t n = atomic_load(&xm_state.captures);
+
+	(void)stream;
+	while (n && !atomic_compare_exchange_weak(&xm_state.captures, &n, n - 1))
+		;
+}

@@ -1,0 +1,213 @@
+#define _GNU_SOURCE
+#include "agent_start.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "agent.h"
+#include "boardmap.h"
+#include "resolve.h"
+#include "state.h"
+#include "sys.h"
+#include "uncovered.h"
+
+#define STACK (256u << 10) /* the agent's runtime makes threads of its own; this one only loads it */
+
+/* Codes of our own warnings; the agent's begin above. */
+enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 };
+
+static _Atomic uint32_t news; /* adds 1 with every piece of news; futex word */
+static _Atomic uint32_t uncovered_told;
+static _Atomic uint64_t warned;
+
+/* One write, so that lines of several processes do not mix. */
+static void warn_once(int code, const char *text)
+{
+	char line[512];
+	int n;
+
+	if (code < 1 || code > WARN_LAST || atomic_fetch_or(&warned, (uint64_t)1 << code) >> code & 1)
+		return;
+	n = snprintf(line, sizeof line, "xmsched: %s\n", text);
+	if (n >= (int)sizeof line) {
+		n = sizeof line - 1;
+		line[n - 1] = '\n';
+	}
+	if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0)
+		return; /* a program without stderr is told nothing */
+}
+
+static int collect(void)
+{
+	int set = 0;
+
+	if (atomic_load(&uncovered_told) != __atomic_load_n(&xm_uncovered_total, __ATOMIC_ACQUIRE))
+		set |= XM_NEWS_UNCOVERED;
+	if (atomic_load(&xm_state.leaving))
+		set |= XM_NEWS_LEAVING;
+	return set;
+}
+
+static int wait_news(int timeout_ms)
+{
+	uint64_t end = xm_now() + (timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000u);
+
+	for (;;) {
+		uint32_t seen = atomic_load(&news);
+		uint64_t now = xm_now();
+		int set = collect();
+
+		if (set || (timeout_ms >= 0 && now >= end))
+			return set;
+		xm_wait_word(&news, seen, timeout_ms < 0 ? 3600000000000u : end - now);
+	}
+}
+
+static int uncovered(char *buf, int n)
+{
+	atomic_store(&uncovered_told, __atomic_load_n(&xm_uncovered_total, __ATOMIC_ACQUIRE));
+	return xm_uncovered_names(buf, n);
+}
+
+static const struct xm_host host = {
+	.version = XM_HOST_VERSION,
+	.size = sizeof host,
+	.attach = xm_board_attach,
+	.detach = xm_board_detach,
+	.wait_news = wait_news,
+	.uncovered = uncovered,
+	.warn_once = warn_once,
+};
+
+/* Where libxagent.so lies: $XMSCHED_LIB, else beside this library. */
+static bool agent_path(char *path, size_t n)
+{
+	const char *dir = getenv("XMSCHED_LIB");
+	const char *slash;
+	Dl_info self;
+	int len;
+
+	if (dir && *dir) {
+		len = snprintf(path, n, "%s/libxagent.so", dir);
+	} else {
+		if (!dladdr((void *)&xm_agent_spawn, &self) || !self.dli_fname || !(slash = strrchr(self.dli_fname, '/')))
+			return false;
+		len = snprintf(path, n, "%.*s/libxagent.so", (int)(slash - self.dli_fname), self.dli_fname);
+	}
+	return len > 0 && (size_t)len < n;
+}
+
+static bool daemon_listens(void)
+{
+	const char *dir = getenv("XMSCHED_DIR"), *runtime = getenv("XDG_RUNTIME_DIR");
+	char path[PATH_MAX];
+	int len;
+
+	if (dir && *dir)
+		len = snprintf(path, sizeof path, "%s/board.sock", dir);
+	else if (runtime && *runtime)
+		len = snprintf(path, sizeof path, "%s/xmsched/board.sock", runtime);
+	else
+		len = snprintf(path, sizeof path, "/run/xmsched/board.sock");
+	return len > 0 && (size_t)len < sizeof path && access(path, F_OK) == 0;
+}
+
+static void give_up(int code, const char *what, const char *why)
+{
+	char text[400];
+
+	atomic_store(&xm_state.expecting, false);
+	snprintf(text, sizeof text, "%.180s: %.180s; this program runs unscheduled", what, why ? why : "no reason given");
+	warn_once(code, text);
+}
+
+static void *start(void *unused)
+{
+	int (*agent)(const struct xm_host *);
+	char path[PATH_MAX];
+	void *lib;
+
+	pthread_setname_np(pthread_self(), "xm-agent");
+	if (!agent_path(path, sizeof path)) {
+		give_up(WARN_NO_AGENT, "the agent cannot be found", "set XMSCHED_LIB to the folder of libxagent.so");
+		return unused;
+	}
+	lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!lib) {
+		give_up(WARN_NO_AGENT, "the agent cannot be loaded", dlerror());
+		return unused;
+	}
+	*(void **)&agent = dlsym(lib, "xm_agent_start");
+	if (!agent)
+		give_up(WARN_NO_AGENT, path, "it has no xm_agent_start");
+	else if (agent(&host) < 0)
+		give_up(WARN_AGENT_REFUSED, path, "the agent did not start");
+	return unused;
+}
+
+/* At exit the driver tears itself down; our threads ask it nothing from then
+ * on, and who is asking now is waited for. */
+static void leaving(void)
+{
+	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
+		return;
+	pthread_mutex_lock(&xm_probe);
+	pthread_mutex_unlock(&xm_probe);
+	pthread_mutex_lock(&xm_lock);
+	if (xm_state.board)
+		__atomic_store_n(&xm_state.board->client.state, XM_CLIENT_LEAVING, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&xm_lock);
+	xm_agent_news();
+}
+
+void xm_agent_leaving(void)
+{
+	leaving();
+}
+
+void xm_agent_news(void)
+{
+	atomic_fetch_add(&news, 1);
+	xm_wake_word(&news);
+}
+
+/*
+ * The thread starts with all signals blocked, and every thread that the
+ * agent's runtime makes inherits that: no signal of the program is ever
+ * delivered on a stack of theirs.
+ */
+void xm_agent_spawn(void)
+{
+	static _Atomic bool spawned;
+	pthread_attr_t attr;
+	sigset_t all, before;
+	pthread_t t;
+	int was = errno, failed;
+
+	if (atomic_load(&xm_aside) || atomic_exchange(&spawned, true))
+		return;
+	atomic_store(&xm_state.expecting, daemon_listens());
+	atexit(leaving);
+	if (pthread_attr_init(&attr)) {
+		give_up(WARN_NO_THREAD, "the agent's thread cannot be made", strerror(ENOMEM));
+		return;
+	}
+	sigfillset(&all);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_attr_setstacksize(&attr, STACK);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	failed = pthread_create(&t, &attr, start, NULL);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (failed)
+		give_up(WARN_NO_THREAD, "the agent's thread cannot be made", strerror(failed));
+	errno = was;
+}

@@ -1,0 +1,27 @@
+/*
+ * The board as this process sees it: taking one over, letting go of it, and
+ * making it reachable for the GPU.
+ */
+#ifndef XMSCHED_BOARDMAP_H
+#define XMSCHED_BOARDMAP_H
+
+#include "state.h"
+
+/* The agent's attach and detach (agent.h). On the agent's threads. */
+XM_INTERNAL int xm_board_attach(int board_fd, int event_fd);
+XM_INTERNAL void xm_board_detach(void);
+
+/*
+ * Makes the attached board writable for the queues of `context`, which is
+ * current on this thread of the program. Calls the driver; no lock held. What
+ * cannot be had is remembered and not asked for again on this board.
+ */
+XM_INTERNAL void xm_board_register(struct xm_context *context);
+
+/* The context is about to go: its view is kept until the driver has let go. xm_lock held. */
+XM_INTERNAL void xm_board_forget(struct xm_context *context);
+
+/* Did the daemon's heartbeat stand still for XM_LEASE_NS? By our own clock, from when we first saw it so. xm_lock held. */
+XM_INTERNAL bool xm_daemon_dead(uint64_t now);
+
+#endif

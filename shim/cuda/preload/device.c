@@ -1,0 +1,316 @@
+#include "device.h"
+
+#include <string.h>
+
+#include "boardmap.h"
+#include "edge.h"
+#include "queue.h"
+#include "sys.h"
+#include "thread.h"
+#include "watchdog.h"
+
+#define RELAXED __ATOMIC_RELAXED
+#define RELEASE __ATOMIC_RELEASE
+
+const _Atomic uint32_t xm_gate_absent = 1;
+
+static struct xm_context *free_contexts;
+
+/* What the driver says of a device; asked without a lock. */
+struct facts {
+	CUdevice handle;
+	CUuuid uuid;
+	char name[64];
+};
+
+static bool ask(struct facts *f)
+{
+	*f = (struct facts){0};
+	if (!xm_real.cuCtxGetDevice || xm_real.cuCtxGetDevice(&f->handle))
+		return false;
+	if (!(xm_real.cuDeviceGetUuid_v2 && xm_real.cuDeviceGetUuid_v2(&f->uuid, f->handle) == 0) && xm_real.cuDeviceGetUuid)
+		xm_real.cuDeviceGetUuid(&f->uuid, f->handle);
+	if (xm_real.cuDeviceGetName && xm_real.cuDeviceGetName(f->name, sizeof f->name, f->handle) == 0)
+		f->name[sizeof f->name - 1] = 0;
+	return true;
+}
+
+/* xm_lock held. NULL: the board has no section left. */
+static struct xm_dev *dev_of(const struct facts *f)
+{
+	struct xm_dev *d;
+
+	for (uint32_t i = 0; i < xm_state.dev_count; i++)
+		if (xm_state.devs[i].handle == f->handle)
+			return &xm_state.devs[i];
+	if (xm_state.dev_count == XM_BOARD_DEVICES)
+		return NULL;
+	d = &xm_state.devs[xm_state.dev_count];
+	d->index = xm_state.dev_count;
+	d->handle = f->handle;
+	atomic_store(&d->gate, &xm_gate_absent);
+	memcpy(d->uuid, &f->uuid, sizeof d->uuid);
+	memcpy(d->name, f->name, sizeof d->name);
+	xm_state.dev_count++;
+	if (xm_state.board) {
+		xm_dev_claim(d);
+		xm_watchdog_kick();
+	}
+	return d;
+}
+
+struct xm_context *xm_context_known(CUcontext handle)
+{
+	for (struct xm_context *c = xm_state.contexts; c; c = c->next)
+		if (c->handle == handle)
+			return c;
+	return NULL;
+}
+
+/* xm_lock held. */
+static struct xm_context *add_context(CUcontext handle, const struct facts *f)
+{
+	struct xm_context *c = xm_context_known(handle); /* another thread may have been faster */
+
+	if (c)
+		return c;
+	c = free_contexts;
+	if (c)
+		free_contexts = c->next;
+	else if (!(c = xm_keep(sizeof *c)))
+		return NULL;
+	*c = (struct xm_context){.handle = handle, .dev = dev_of(f), .next = xm_state.contexts};
+	xm_state.contexts = c;
+	return c;
+}
+
+struct xm_context *xm_context_current(struct xm_thread *me)
+{
+	uint32_t epoch = atomic_load(&xm_state.context_epoch);
+	CUcontext handle = NULL;
+	struct facts f;
+	struct xm_context *c;
+
+	if (me->context_epoch == epoch)
+		return me->context;
+	me->context = NULL;
+	if (!xm_real.cuCtxGetCurrent || xm_real.cuCtxGetCurrent(&handle) || !handle)
+		return NULL;
+	pthread_mutex_lock(&xm_lock);
+	c = xm_context_known(handle);
+	pthread_mutex_unlock(&xm_lock);
+	if (!c) {
+		if (!ask(&f))
+			return NULL;
+		pthread_mutex_lock(&xm_lock);
+		c = add_context(handle, &f);
+		pthread_mutex_unlock(&xm_lock);
+	}
+	me->context = c && c->dev ? c : NULL;
+	me->context_epoch = epoch;
+	return me->context;
+}
+
+bool xm_context_push(struct xm_thread *me, struct xm_context *context)
+{
+	if (me && xm_context_current(me) == context)
+		return false;
+	return xm_real.cuCtxPushCurrent_v2 && xm_real.cuCtxPushCurrent_v2(context->handle) == 0;
+}
+
+void xm_context_pop(void)
+{
+	CUcontext was;
+
+	if (xm_real.cuCtxPopCurrent_v2)
+		xm_real.cuCtxPopCurrent_v2(&was);
+}
+
+void xm_context_made(CUdevice device)
+{
+	struct xm_thread *me = xm_enter();
+	struct xm_context *c;
+
+	(void)device; /* learnt from the context, when it is current */
+	if (!me)
+		return;
+	me->context_epoch = 0;
+	c = xm_context_current(me);
+	if (c && c->generation != atomic_load(&xm_state.generation) && atomic_load(&xm_state.generation) & 1)
+		xm_board_register(c);
+	xm_leave(me);
+}
+
+void xm_context_changed(void)
+{
+	struct xm_thread *me = xm_thread_known();
+
+	if (me)
+		xm_thread_forget_context(me);
+}
+
+/*
+ * Its queues are taken as complete: whatever the driver does with their work,
+ * nobody will hear of it any more. Questions of the watchdog to these queues
+ * are excluded by xm_probe, marks of other threads by each queue's order.
+ */
+void xm_context_gone(CUcontext handle)
+{
+	struct xm_thread *me = xm_enter();
+	struct xm_context *c, **at;
+
+	if (!me)
+		return;
+	pthread_mutex_lock(&xm_probe);
+	pthread_mutex_lock(&xm_lock);
+	c = xm_context_known(handle);
+	pthread_mutex_unlock(&xm_lock);
+	if (c) {
+		xm_queue_context_gone(c);
+		pthread_mutex_lock(&xm_lock);
+		for (at = &xm_state.contexts; *at && *at != c; at = &(*at)->next)
+			;
+		if (*at) {
+			*at = c->next;
+			xm_board_forget(c);
+			c->handle = NULL;
+			c->next = free_contexts;
+			free_contexts = c;
+			if (atomic_fetch_add(&xm_state.context_epoch, 1) + 1 == 0)
+				atomic_store(&xm_state.context_epoch, 1);
+		}
+		if (c->dev)
+			xm_settle(c->dev, me, !xm_dev_free_run(c->dev));
+		pthread_mutex_unlock(&xm_lock);
+	}
+	pthread_mutex_unlock(&xm_probe);
+	xm_thread_forget_context(me);
+	xm_leave(me);
+}
+
+void xm_dev_claim(struct xm_dev *dev)
+{
+	struct xm_device *s = &xm_state.board->devices[dev->index];
+
+	memcpy(s->identity.uuid, dev->uuid, sizeof dev->uuid);
+	memcpy(s->identity.name, dev->name, sizeof s->identity.name);
+	s->identity.ordinal = (uint32_t)dev->handle;
+	dev->section = s;
+	atomic_store(&dev->gate, (const _Atomic uint32_t *)&s->daemon.gate);
+	__atomic_store_n(&s->client.ready, dev->ready, RELAXED);
+	__atomic_store_n(&s->client.edge, ++dev->edge, RELAXED);
+	__atomic_store_n(&s->client.ready_at, xm_now(), RELAXED);
+	for (struct xm_queue *q = dev->dirty; q; q = q->dirty_next)
+		xm_queue_announce(q);
+	xm_dev_publish(dev);
+	__atomic_store_n(&s->client.present, 1, RELEASE);
+	xm_signal_fd(xm_state.event_fd);
+}
+
+void xm_dev_release(struct xm_dev *dev)
+{
+	dev->section = NULL;
+	dev->greeted = true; /* later boards find the program running already */
+	atomic_store(&dev->gate, &xm_gate_absent);
+}
+
+bool xm_dev_free_run(const struct xm_dev *dev)
+{
+	return !dev->section || __atomic_load_n(&dev->section->daemon.mode, RELAXED) == XM_MODE_FREE;
+}
+
+static struct xm_grant free_run(uint32_t gate, bool governed)
+{
+	return (struct xm_grant){.gate = gate,
+				 .open = gate == 0 || gate & 1,
+				 .answered = gate != 0,
+				 .governed = governed,
+				 .limit = XM_FREE_LIMIT,
+				 .batch = XM_FREE_LEASE};
+}
+
+/* The daemon stores the numbers before the gate word, so numbers read between
+ * two equal gate words belong to it. */
+struct xm_grant xm_dev_grant(struct xm_dev *dev)
+{
+	struct xm_daemon_line *d;
+	struct xm_grant g;
+	uint32_t gate, again, mode, threshold, batch;
+	int tries = 4;
+
+	if (!dev->section)
+		return free_run(1, false);
+	d = &dev->section->daemon;
+	again = __atomic_load_n(&d->gate, __ATOMIC_ACQUIRE);
+	do {
+		gate = again;
+		mode = __atomic_load_n(&d->mode, RELAXED);
+		threshold = __atomic_load_n(&d->threshold, RELAXED);
+		batch = __atomic_load_n(&d->batch, RELAXED);
+		atomic_thread_fence(memory_order_acquire);
+		again = __atomic_load_n(&d->gate, RELAXED);
+	} while (gate != again && --tries);
+	g = free_run(gate, true);
+	if (mode == XM_MODE_FREE)
+		return g;
+	atomic_store_explicit(&xm_state.competitor, true, memory_order_relaxed);
+	if (mode == XM_MODE_BOUNDED && !xm_daemon_dead(xm_now())) {
+		g.limit = threshold < 1 ? 1 : threshold > XM_FREE_LIMIT ? XM_FREE_LIMIT : threshold;
+		g.batch = batch < 1 ? 1 : batch > g.limit ? g.limit : batch;
+		if (g.batch > XM_FREE_LEASE)
+			g.batch = XM_FREE_LEASE;
+	}
+	return g;
+}
+
+void xm_dev_publish(struct xm_dev *dev)
+{
+	if (!dev->section)
+		return;
+	__atomic_store_n(&dev->section->client.waiting, dev->waiting, RELAXED);
+	__atomic_store_n(&dev->section->client.launches, dev->launches, RELAXED);
+}
+
+/* Told through the eventfd only when there is somebody to yield to, or when the
+ * daemon may not know that there is not. */
+void xm_dev_tell(struct xm_dev *dev, bool ready)
+{
+	struct xm_device *s = dev->section;
+	uint32_t gate;
+
+	if (dev->ready == ready)
+		return;
+	dev->ready = ready;
+	dev->edge++;
+	if (!s)
+		return;
+	if (ready)
+		__atomic_store_n(&s->client.ready_at, xm_now(), RELAXED);
+	xm_dev_publish(dev);
+	__atomic_store_n(&s->client.ready, ready, RELAXED);
+	__atomic_store_n(&s->client.edge, dev->edge, RELEASE);
+	gate = __atomic_load_n(&s->daemon.gate, RELAXED);
+	if (!xm_dev_free_run(dev) || !(gate & 1))
+		xm_signal_fd(xm_state.event_fd);
+}
+
+void xm_dev_expire(struct xm_dev *dev, uint64_t now)
+{
+	uint32_t *word = NULL;
+	uint32_t gate;
+
+	pthread_mutex_lock(&xm_lock);
+	if (dev->section) {
+		word = &dev->section->daemon.gate;
+		gate = __atomic_load_n(word, RELAXED);
+		if (gate == 0 || gate & 1 || !xm_daemon_dead(now))
+			word = NULL;
+		else if (__atomic_compare_exchange_n(word, &gate, ((gate >> 1) + 1) << 1 | 1, false, __ATOMIC_ACQ_REL, RELAXED))
+			__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
+		else
+			word = NULL;
+	}
+	if (word)
+		xm_wake_word((const _Atomic uint32_t *)word);
+	pthread_mutex_unlock(&xm_lock);
+}
