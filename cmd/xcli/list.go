@@ -1,0 +1,198 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/cmd/internal/cli"
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
+)
+
+// row is a process on a device, or one that is not scheduled.
+type row struct {
+	Task      uint64   `json:"task,omitempty"` // 0: not scheduled
+	PID       int      `json:"pid"`
+	Name      string   `json:"name"`
+	UID       uint32   `json:"uid"`
+	Device    string   `json:"device,omitempty"` // UUID
+	Model     string   `json:"model,omitempty"`
+	Priority  int      `json:"priority"`
+	Level     uint32   `json:"level,omitempty"`
+	Mode      string   `json:"mode,omitempty"`
+	State     string   `json:"state"`
+	Waiting   uint32   `json:"waiting_threads"`
+	Launches  uint64   `json:"launches"`
+	RunTimeMS float64  `json:"run_time_ms"`
+	Uncovered []string `json:"uncovered,omitempty"`
+	Why       string   `json:"why,omitempty"`
+}
+
+func listCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "List tasks, and programs that use a GPU without being scheduled",
+		Long: `list shows one line for each process and device. WHY says what is not scheduled and
+why: programs that use a GPU without the preload library, and calls that are not
+covered. Libraries that a program opens with RTLD_DEEPBIND pass the preload by.`,
+		Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			var rows []row
+			err := o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				tasks, err := conn.ListTasks(ctx)
+				rows = scheduled(tasks)
+				return err
+			})
+			var absent *client.AbsentError
+			if err != nil && !errors.As(err, &absent) {
+				return err
+			}
+			dir, derr := o.runDir()
+			if derr != nil {
+				return derr
+			}
+			rows = append(rows, unscheduled(rows, dir, err == nil)...)
+			if werr := o.print(c.OutOrStdout(), rows); werr != nil {
+				return werr
+			}
+			return err
+		},
+	}
+}
+
+// print writes rows as a table or as JSON.
+func (o *options) print(w io.Writer, rows []row) error {
+	if o.json {
+		for _, r := range rows {
+			if err := cli.JSON(w, r); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(rows) == 0 {
+		_, err := fmt.Fprintln(w, "no task is scheduled; start one with: xrun -- COMMAND")
+		return err
+	}
+	return table(rows).Write(w)
+}
+
+func table(rows []row) *cli.Table {
+	t := cli.NewTable("TASK", "PID", "NAME", "DEV", "PRIO", "LEVEL", "MODE", "STATE", "WAIT", "LAUNCHES", "RUN", "WHY")
+	for _, r := range rows {
+		if r.Task == 0 {
+			t.Row("-", r.PID, r.Name, "-", "-", "-", "-", cli.Cell{Text: r.State, Style: cli.Yellow}, "-", "-", "-", r.Why)
+			continue
+		}
+		t.Row(r.Task, r.PID, r.Name, short(r.Device), r.Priority, r.Level, dash(r.Mode),
+			cli.Cell{Text: r.State, Style: stateStyle[r.State]}, r.Waiting, r.Launches, fmt.Sprintf("%.1fs", r.RunTimeMS/1e3), r.Why)
+	}
+	return t
+}
+
+var stateStyle = map[string]cli.Style{
+	"running": cli.Green, "gated": cli.Yellow, "newcomer": cli.Yellow, "stopped": cli.Red, "idle": cli.Dim,
+}
+
+// short is the head of a UUID: enough to tell the devices of one machine apart.
+func short(uuid string) string {
+	const head = len("GPU-00000000")
+	if len(uuid) > head {
+		return uuid[:head]
+	}
+	return dash(uuid)
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// scheduled makes a row of every process and device of the tasks.
+func scheduled(tasks []*xserverv1.Task) []row {
+	var rows []row
+	for _, t := range tasks {
+		for _, p := range t.Processes {
+			r := row{
+				Task: t.Id, PID: int(p.Pid), Name: t.Name, UID: t.Uid, Priority: int(t.GetHints().GetPriority()),
+				Level: t.Level, Uncovered: p.Uncovered, Why: processWhy(p), State: "idle",
+			}
+			if p.Stopped {
+				r.State = "stopped"
+			}
+			if len(t.Devices) == 0 {
+				rows = append(rows, r)
+			}
+			for _, d := range t.Devices {
+				rows = append(rows, r.on(d, p))
+			}
+		}
+	}
+	return rows
+}
+
+func (r row) on(d *xserverv1.Device, p *xserverv1.Process) row {
+	r.Device, r.Model, r.Mode = d.Uuid, d.Name, d.Mode
+	r.Waiting, r.Launches, r.RunTimeMS = d.WaitingThreads, d.Launches, float64(d.RunTimeNs)/1e6
+	switch {
+	case p.Stopped:
+	case d.Newcomer:
+		r.State = "newcomer"
+	case d.Ready && d.Open:
+		r.State = "running"
+	case d.Ready || !d.Open && d.WaitingThreads > 0:
+		r.State = "gated"
+	}
+	return r
+}
+
+// processWhy says what of a scheduled process is not as it should be.
+func processWhy(p *xserverv1.Process) string {
+	var why []string
+	if n := p.UncoveredCount; n > 0 {
+		why = append(why, fmt.Sprintf("%d calls not covered%s", n, some(p.Uncovered)))
+	}
+	if n := p.QueuesOver; n > 0 {
+		why = append(why, fmt.Sprintf("%d queues share a slot", n))
+	}
+	if n := p.OpenedByLease; n > 0 {
+		why = append(why, fmt.Sprintf("gate opened %d times without the daemon", n))
+	}
+	if p.Throttled {
+		why = append(why, "too many edges, polled")
+	}
+	return strings.Join(why, "; ")
+}
+
+// some names the first few.
+func some(names []string) string {
+	const few = 3
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > few:
+		return ": " + strings.Join(names[:few], ", ") + ", …"
+	}
+	return ": " + strings.Join(names, ", ")
+}
+
+// unscheduled finds programs that use a GPU and are not in rows.
+func unscheduled(rows []row, dir string, daemon bool) []row {
+	known := map[int]bool{os.Getpid(): true}
+	for _, r := range rows {
+		known[r.PID] = true
+	}
+	var found []row
+	for _, s := range scan(os.Geteuid(), known) {
+		found = append(found, row{PID: s.pid, Name: s.name, UID: s.uid, State: "unscheduled", Why: s.why(dir, daemon)})
+	}
+	return found
+}

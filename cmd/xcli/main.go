@@ -1,0 +1,68 @@
+// Command xcli shows and steers what xserver schedules.
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/cmd/internal/cli"
+	"xmsched/xserver/client"
+)
+
+func main() { cli.Main(command()) }
+
+// answerTime is how long the daemon may take to answer a request.
+const answerTime = 5 * time.Second
+
+// options are the flags of all subcommands.
+type options struct {
+	dir  string // run directory; empty: the usual one
+	json bool
+}
+
+func command() *cobra.Command {
+	var o options
+	root := &cobra.Command{
+		Use:   "xcli",
+		Short: "Show and steer the programs that run under xmsched",
+		Long: "xcli talks to the xserver of your user, or of root. You see and steer your own\n" +
+			"tasks; root sees and steers all.",
+		Example: "  xcli list\n  xcli hint --task 3 --priority 20\n  xcli policy set RR\n  xcli doctor",
+		Args:    cobra.NoArgs,
+		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	root.PersistentFlags().StringVar(&o.dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
+	root.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
+	root.AddCommand(listCommand(&o), topCommand(&o), policyCommand(&o), hintCommand(&o), statusCommand(&o), doctorCommand(&o))
+	return root
+}
+
+// runDir is the directory that is meant.
+func (o *options) runDir() (string, error) {
+	if o.dir != "" {
+		return o.dir, nil
+	}
+	dir, err := client.RunDir()
+	if err != nil {
+		return "", cli.Usagef("%v; or give one with --dir", err)
+	}
+	return dir, nil
+}
+
+// ask connects to the daemon, has f ask it, and words what went wrong.
+func (o *options) ask(c *cobra.Command, f func(context.Context, *client.Client) error) error {
+	dir, err := o.runDir()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.Context(), answerTime)
+	defer cancel()
+	conn, err := client.Dial(ctx, dir)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return asUsage(f(ctx, conn))
+}

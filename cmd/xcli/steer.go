@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/cmd/internal/cli"
+	"xmsched/compute"
+	"xmsched/xserver/client"
+)
+
+// asUsage makes a value that the daemon refused a usage error: nothing was
+// changed, and the sentence says what is allowed.
+func asUsage(err error) error {
+	var rejected *client.RejectedError
+	if errors.As(err, &rejected) {
+		return cli.Usagef("%s", rejected.Message)
+	}
+	return err
+}
+
+func policyCommand(o *options) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "policy",
+		Short: "Show or change the policy",
+		Args:  cobra.NoArgs,
+		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
+	}
+	c.AddCommand(&cobra.Command{
+		Use: "get", Short: "Show the policy and those that there are", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				name, allowed, err := conn.Policy(ctx)
+				if err != nil {
+					return err
+				}
+				if o.json {
+					return cli.JSON(c.OutOrStdout(), map[string]any{"policy": name, "allowed": allowed})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "%s (there are: %s)\n", name, strings.Join(allowed, ", "))
+				return err
+			})
+		},
+	}, &cobra.Command{
+		Use: "set NAME", Short: "Change the policy of all devices; hints stay", Args: cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				name, err := conn.SetPolicy(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if o.json {
+					return cli.JSON(c.OutOrStdout(), map[string]any{"policy": name})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "policy is %s\n", name)
+				return err
+			})
+		},
+	})
+	return c
+}
+
+func hintCommand(o *options) *cobra.Command {
+	var target client.Target
+	var priority int
+	c := &cobra.Command{
+		Use:     "hint (--task ID | --pid PID) --priority N",
+		Short:   "Change what the policy knows of a task",
+		Example: "  xcli hint --task 3 --priority 20\n  xcli hint --pid 4711 --priority -5",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			if err := checkHint(c, target, priority); err != nil {
+				return err
+			}
+			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				task, err := conn.SetPriority(ctx, target, priority)
+				if err != nil {
+					return err
+				}
+				if o.json {
+					return cli.JSON(c.OutOrStdout(), map[string]any{"task": task, "priority": priority})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), "task %d has priority %d\n", task, priority)
+				return err
+			})
+		},
+	}
+	c.Flags().Uint64Var(&target.Task, "task", 0, "the task's number in xcli list")
+	c.Flags().IntVar(&target.PID, "pid", 0, "a process of the task")
+	c.Flags().IntVar(&priority, "priority", 0, fmt.Sprintf("%d to %d, larger wins", compute.MinPriority, compute.MaxPriority))
+	return c
+}
+
+// checkHint refuses what can be seen to be wrong without the daemon.
+func checkHint(c *cobra.Command, target client.Target, priority int) error {
+	set := c.Flags().Changed
+	switch {
+	case set("task") == set("pid"):
+		return cli.Usagef("name one task: --task ID or --pid PID, see xcli list")
+	case set("pid") && (target.PID <= 0 || int64(target.PID) > 1<<31-1):
+		return cli.Usagef("pid %d: allowed are the pids of xcli list", target.PID)
+	case set("task") && target.Task == 0:
+		return cli.Usagef("task 0: allowed are the tasks of xcli list")
+	case !set("priority"):
+		return cli.Usagef("no hint given: allowed is --priority N, %d to %d", compute.MinPriority, compute.MaxPriority)
+	}
+	if err := (compute.Hints{Priority: priority}).Validate(); err != nil {
+		return cli.Usagef("%v", err)
+	}
+	return nil
+}
+
+func statusCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "status", Short: "Show how the daemon is", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				s, err := conn.Status(ctx)
+				if err != nil {
+					return err
+				}
+				us := func(ns uint64) float64 { return float64(ns) / 1e3 }
+				if o.json {
+					return cli.JSON(c.OutOrStdout(), map[string]any{
+						"version": s.Version, "pid": s.Pid, "uid": s.Uid, "directory": s.Directory, "policy": s.Policy,
+						"uptime_s": float64(s.UptimeNs) / 1e9, "tasks": s.Tasks, "processes": s.Processes, "devices": s.Devices,
+						"edges": s.Edges, "grants": s.Grants,
+						"decision_p50_us": us(s.DecisionP50Ns), "decision_p99_us": us(s.DecisionP99Ns), "decision_max_us": us(s.DecisionMaxNs),
+					})
+				}
+				_, err = fmt.Fprintf(c.OutOrStdout(), `xserver %s, pid %d of uid %d, up %s
+directory  %s
+policy     %s
+serving    %d tasks, %d processes, %d devices
+edges      %d seen, %d gate words stored
+turn       p50 %.0f us, p99 %.0f us, max %.0f us (wake-up to gate words stored)
+`,
+					s.Version, s.Pid, s.Uid, time.Duration(s.UptimeNs).Round(time.Second), s.Directory, s.Policy,
+					s.Tasks, s.Processes, s.Devices, s.Edges, s.Grants,
+					us(s.DecisionP50Ns), us(s.DecisionP99Ns), us(s.DecisionMaxNs))
+				return err
+			})
+		},
+	}
+}
