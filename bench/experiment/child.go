@@ -164,8 +164,18 @@ func (c *Child) read(r io.Reader) error {
 func (c *Child) Pid() int { return c.cmd.Process.Pid }
 
 // Begin sends the line that lets a workload begin.
-func (c *Child) Begin() error {
-	if _, err := io.WriteString(c.stdin, "start\n"); err != nil {
+func (c *Child) Begin() error { return c.tell("start") }
+
+// TellGate sends how another program's gate is now.
+func (c *Child) TellGate(open bool) error {
+	if open {
+		return c.tell("open")
+	}
+	return c.tell("closed")
+}
+
+func (c *Child) tell(line string) error {
+	if _, err := io.WriteString(c.stdin, line+"\n"); err != nil {
 		return c.failed(fmt.Errorf("it does not listen: %w", err))
 	}
 	return nil

@@ -24,13 +24,6 @@ type Decision struct {
 	Idle  time.Duration // span over which the daemon's CPU time is read while nothing changes
 }
 
-// EdgeTimes is what a client of the experiment reports with its result: when
-// (CLOCK_MONOTONIC, ns) each ready edge was stored, or each closed gate seen.
-type EdgeTimes struct {
-	Kind string  `json:"event"`
-	AtNS []int64 `json:"at_ns_list"`
-}
-
 // RunDecision measures both.
 func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what string, done, total int)) (rows.Row, []float64, error) {
 	if d.Edges < 1 || d.Idle < time.Second {
@@ -43,16 +36,21 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 		return rows.Row{}, nil, err
 	}
 	defer l.StopDaemon()
-	watcher, err := l.decisionClient(ctx, "watch", 0, d.Edges)
-	if err != nil {
-		return rows.Row{}, nil, err
-	}
-	defer watcher.Kill()
-	toggler, err := l.decisionClient(ctx, "toggle", 10, d.Edges)
+	toggler, err := l.decisionClient(ctx, workloads.RoleToggle, 10, d.Edges, nil)
 	if err != nil {
 		return rows.Row{}, nil, err
 	}
 	defer toggler.Kill()
+	watcher, err := l.decisionClient(ctx, workloads.RoleWatch, 0, d.Edges, func(e Event) {
+		var gate workloads.Event
+		if e.Kind == workloads.KindGate && e.Into(&gate) == nil {
+			_ = toggler.TellGate(gate.Open) // a toggler that is gone is found out by its missing result
+		}
+	})
+	if err != nil {
+		return rows.Row{}, nil, err
+	}
+	defer watcher.Kill()
 
 	report("the daemon while nothing changes", 0, 2)
 	idlePct, err := l.daemonLoad(ctx, d.Idle)
@@ -76,8 +74,8 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 // decisionUUID is a device that no card has: the daemon opens none.
 const decisionUUID = "GPU-786d7363-6865-6400-0000-6465636973ff"
 
-func (l *Lab) decisionClient(ctx context.Context, role string, priority, edges int) (*Child, error) {
-	c, err := l.StartClient(role, "client", "--role", role, "--uuid", decisionUUID,
+func (l *Lab) decisionClient(ctx context.Context, role workloads.Role, priority, edges int, onEvent func(Event)) (*Child, error) {
+	c, err := l.startClient(string(role), onEvent, "client", "--role", string(role), "--uuid", decisionUUID,
 		"--priority", strconv.Itoa(priority), "--edges", strconv.Itoa(edges))
 	if err != nil {
 		return nil, err
@@ -99,13 +97,13 @@ func (l *Lab) edges(ctx context.Context, n int, watcher, toggler *Child) ([]floa
 	if err := watcher.Begin(); err != nil {
 		return nil, err
 	}
-	if _, err := watcher.Await(ctx, workloads.KindProgress); err != nil { // it looks
+	if _, err := watcher.Await(ctx, workloads.KindGate); err != nil { // it looks
 		return nil, err
 	}
 	if err := toggler.Begin(); err != nil {
 		return nil, err
 	}
-	var ready, closed EdgeTimes
+	var ready, closed workloads.EdgeTimes
 	if err := edgeTimes(ctx, toggler, &ready); err != nil {
 		return nil, err
 	}
@@ -116,7 +114,7 @@ func (l *Lab) edges(ctx context.Context, n int, watcher, toggler *Child) ([]floa
 	return pairEdges(ready.AtNS, closed.AtNS)
 }
 
-func edgeTimes(ctx context.Context, c *Child, into *EdgeTimes) error {
+func edgeTimes(ctx context.Context, c *Child, into *workloads.EdgeTimes) error {
 	e, err := c.Await(ctx, workloads.KindResult)
 	if err != nil {
 		return err

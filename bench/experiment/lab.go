@@ -11,6 +11,7 @@ import (
 
 	"xmsched/bench/rows"
 	"xmsched/bench/workloads"
+	"xmsched/hal/sim/device"
 )
 
 // Timeouts of one step. They bound a hang, not a measurement.
@@ -19,19 +20,9 @@ const (
 	daemonTimeout = 10 * time.Second
 )
 
-// Hooks are what a lab needs from rooms that bench does not import.
-type Hooks struct {
-	// StartSim gives the socket of a simulated device, started when none runs.
-	StartSim func(ctx context.Context, dir string) (socket string, err error)
-	// AwaitTasks returns when the daemon of the run directory has registered a
-	// device of each of these processes.
-	AwaitTasks func(ctx context.Context, dir string, pids ...int) error
-}
-
 // Config of a lab.
 type Config struct {
 	Places Places
-	Hooks  Hooks
 	Commit string
 	// Sim asks for the simulated device even where a real one works.
 	Sim bool
@@ -42,7 +33,6 @@ type Lab struct {
 	Facts  workloads.Facts
 	Places Places
 
-	hooks           Hooks
 	commit          string
 	env             []string // of every child: ours, cleaned, and the simulated device's
 	dir             string   // private folder: the daemon's run directory and files for children
@@ -57,7 +47,7 @@ func Open(ctx context.Context, c Config) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Places: c.Places, hooks: c.Hooks, commit: c.Commit, env: cleanEnv(), dir: dir}
+	l := &Lab{Places: c.Places, commit: c.Commit, env: cleanEnv(), dir: dir}
 	if err := l.findDevice(ctx, c.Sim); err != nil {
 		l.Close()
 		return nil, err
@@ -98,7 +88,7 @@ func (l *Lab) findDevice(ctx context.Context, sim bool) error {
 	if err := os.Mkdir(simDir, 0o700); err != nil {
 		return fmt.Errorf("make a folder for the simulated device: %w", err)
 	}
-	socket, err := l.hooks.StartSim(ctx, simDir)
+	socket, err := device.Ensure(ctx, simDir)
 	if err != nil {
 		return errors.Join(real, fmt.Errorf("start the simulated device: %w", err))
 	}
@@ -257,21 +247,21 @@ func (l *Lab) startWork(name string, u *Under, args ...string) (*Child, error) {
 }
 
 func (l *Lab) startWatched(name string, u *Under, onEvent func(Event), args ...string) (*Child, error) {
-	self, err := os.Executable()
+	self, err := l.Places.Program("xbench")
 	if err != nil {
-		return nil, fmt.Errorf("find the running program: %w", err)
+		return nil, err
 	}
 	return l.start(name, u, onEvent, self, append([]string{"work"}, args...)...)
 }
 
-// StartClient starts a hidden `xbench work` program that talks to the daemon
+// startClient starts a hidden `xbench work` program that talks to the daemon
 // itself instead of being preloaded.
-func (l *Lab) StartClient(name string, args ...string) (*Child, error) {
-	self, err := os.Executable()
+func (l *Lab) startClient(name string, onEvent func(Event), args ...string) (*Child, error) {
+	self, err := l.Places.Program("xbench")
 	if err != nil {
-		return nil, fmt.Errorf("find the running program: %w", err)
+		return nil, err
 	}
-	return Start(Spec{Name: name, Path: self, Args: append([]string{"work"}, args...), Env: l.scheduledEnv()})
+	return Start(Spec{Name: name, Path: self, Args: append([]string{"work"}, args...), Env: l.scheduledEnv(), OnEvent: onEvent})
 }
 
 // Calibrate gives how many iterations the spin kernel does in a microsecond on

@@ -110,7 +110,7 @@ func (l *Lab) launchArgs(ctx context.Context, e Launch) ([]string, error) {
 // competitor registers an idle task of a higher class on the lab's device; the
 // returned function takes it away.
 func (l *Lab) competitor(ctx context.Context) (func(), error) {
-	c, err := l.StartClient("competitor", "client", "--role", "idle", "--uuid", l.Facts.UUID, "--priority", "10")
+	c, err := l.startClient("competitor", nil, "client", "--role", string(workloads.RoleIdle), "--uuid", l.Facts.UUID, "--priority", "10")
 	if err != nil {
 		return nil, err
 	}

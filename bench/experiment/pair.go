@@ -215,8 +215,8 @@ func (l *Lab) begin(ctx context.Context, mode string, fg *Child, backgrounds []*
 		pids = append(pids, b.child.Pid())
 	}
 	if mode == rows.ModeXmsched {
-		if err := l.hooks.AwaitTasks(ctx, l.RunDir(), pids...); err != nil {
-			return fmt.Errorf("wait until the daemon knows the programs: %w", err)
+		if err := l.awaitTasks(ctx, pids...); err != nil {
+			return err
 		}
 	}
 	for _, b := range backgrounds {

@@ -59,8 +59,8 @@ func (r trainResult) imagesPerS(fromS, toS float64) float64 {
 }
 
 // RunPyTorch measures. "alone" runs each program by itself twice and says
-// whether the two runs were identical; the other modes are compared with the
-// first of them. So alone must be among the modes.
+// whether the two runs were identical; the other modes are compared with them.
+// So alone must be the first mode.
 func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string, done, total int)) ([]rows.Row, error) {
 	if len(p.Modes) == 0 || p.Modes[0] != rows.ModeAlone {
 		return nil, errors.New("pytorch: the first mode must be alone, which the others are compared with")
@@ -107,19 +107,19 @@ type torch struct {
 	p99MS  float64
 }
 
-func (t *torch) startLLM(u *Under) (*Child, error) {
-	return t.start("llm.py", u, workloads.ScriptLLM, "--seconds", number(t.p.Seconds), "--layers", strconv.Itoa(t.p.Layers))
+func (t *torch) startLLM(u *Under, seconds float64) (*Child, error) {
+	return t.start("llm.py", u, workloads.ScriptLLM, "--seconds", number(seconds), "--layers", strconv.Itoa(t.p.Layers))
 }
 
-func (t *torch) startTrain(u *Under) (*Child, error) {
-	return t.start("train.py", u, workloads.ScriptTrain, "--seconds", number(t.p.Seconds), "--batch", strconv.Itoa(t.p.Batch))
+func (t *torch) startTrain(u *Under, seconds float64) (*Child, error) {
+	return t.start("train.py", u, workloads.ScriptTrain, "--seconds", number(seconds), "--batch", strconv.Itoa(t.p.Batch))
 }
 
 func (t *torch) start(name string, u *Under, script string, args ...string) (*Child, error) {
 	return t.lab.start(name, u, nil, t.python, append([]string{filepath.Join(t.lab.dir, script)}, args...)...)
 }
 
-// finish begins the measured part, if it has not begun, and reads the result.
+// finish reads the result of the measured part, which has begun.
 func (t *torch) finish(ctx context.Context, c *Child, into any) error {
 	e, err := c.Await(ctx, workloads.KindResult)
 	if err != nil {
@@ -136,8 +136,9 @@ func (t *torch) limit(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
 }
 
-func (t *torch) single(ctx context.Context, start func(*Under) (*Child, error), into any) error {
-	c, err := start(nil)
+// single runs one program with nothing beside it.
+func (t *torch) single(ctx context.Context, start func(*Under, float64) (*Child, error), seconds float64, into any) error {
+	c, err := start(nil, seconds)
 	if err != nil {
 		return err
 	}
@@ -151,26 +152,32 @@ func (t *torch) single(ctx context.Context, start func(*Under) (*Child, error), 
 	return t.finish(ctx, c, into)
 }
 
+// repeatSeconds is the length of the second run alone, of which only tokens and
+// losses are used.
+const repeatSeconds = 3
+
+// alone measures each program by itself and runs it once more for identity:
+// first without us, before anything is said of a run with us.
 func (t *torch) alone(ctx context.Context) (rows.Row, error) {
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
-	var llm [2]llmResult
-	var train [2]trainResult
-	for i := range llm {
-		if err := t.single(ctx, t.startLLM, &llm[i]); err != nil {
-			return rows.Row{}, err
-		}
-		if err := t.single(ctx, t.startTrain, &train[i]); err != nil {
-			return rows.Row{}, err
-		}
+	var llm, llmAgain llmResult
+	var train, trainAgain trainResult
+	if err := t.single(ctx, t.startLLM, t.p.Seconds, &llm); err != nil {
+		return rows.Row{}, err
 	}
-	t.tokens, t.losses = llm[0].Tokens, train[0].Losses
-	// Both runs' latencies make the figure that the other modes are compared with.
-	both := llm[1]
-	both.LatencyMS = append(slices.Clone(llm[0].LatencyMS), llm[1].LatencyMS...)
-	both.Differing += llm[0].Differing
-	rate := (train[0].imagesPerS(train[0].BeganS, train[0].EndedS) + train[1].imagesPerS(train[1].BeganS, train[1].EndedS)) / 2
-	return t.row(rows.ModeAlone, both, train[1], rate)
+	if err := t.single(ctx, t.startTrain, t.p.Seconds, &train); err != nil {
+		return rows.Row{}, err
+	}
+	if err := t.single(ctx, t.startLLM, min(t.p.Seconds, repeatSeconds), &llmAgain); err != nil {
+		return rows.Row{}, err
+	}
+	if err := t.single(ctx, t.startTrain, min(t.p.Seconds, repeatSeconds), &trainAgain); err != nil {
+		return rows.Row{}, err
+	}
+	t.tokens, t.losses = llmAgain.Tokens, trainAgain.Losses
+	llm.Differing += llmAgain.Differing
+	return t.row(rows.ModeAlone, llm, train, train.imagesPerS(train.BeganS, train.EndedS))
 }
 
 func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
@@ -188,12 +195,12 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 	default:
 		return rows.Row{}, fmt.Errorf("mode is none of alone, native, xmsched")
 	}
-	llm, err := t.startLLM(underLLM)
+	llm, err := t.startLLM(underLLM, t.p.Seconds)
 	if err != nil {
 		return rows.Row{}, err
 	}
 	defer llm.Kill()
-	train, err := t.startTrain(underTrain)
+	train, err := t.startTrain(underTrain, t.p.Seconds)
 	if err != nil {
 		return rows.Row{}, err
 	}
@@ -204,8 +211,8 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 		}
 	}
 	if mode == rows.ModeXmsched {
-		if err := t.lab.hooks.AwaitTasks(ctx, t.lab.RunDir(), llm.Pid(), train.Pid()); err != nil {
-			return rows.Row{}, fmt.Errorf("wait until the daemon knows the programs: %w", err)
+		if err := t.lab.awaitTasks(ctx, llm.Pid(), train.Pid()); err != nil {
+			return rows.Row{}, err
 		}
 	}
 	for _, c := range []*Child{train, llm} {
@@ -224,7 +231,7 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 	return t.row(mode, l, r, r.imagesPerS(l.BeganS, l.EndedS))
 }
 
-// row judges identity against the first run alone: the same tokens (also in
+// row judges identity against the repeated run alone: the same tokens (also in
 // every later repetition of the prompt) and bit for bit the same losses.
 func (t *torch) row(mode string, l llmResult, r trainResult, imagesPerS float64) (rows.Row, error) {
 	s, err := stats.Summarize(l.LatencyMS)

@@ -15,6 +15,7 @@ import (
 const (
 	KindReady    = "ready"    // set up; waits for the line "start"
 	KindProgress = "progress" // so much done by then
+	KindGate     = "gate"     // a watcher's gate was opened or closed
 	KindResult   = "result"   // the last line of a run that went well
 	KindError    = "error"    // the last line of one that did not
 )
@@ -47,6 +48,8 @@ type Event struct {
 	// IterationsPerUS is what the spin kernel does in a microsecond: with the
 	// result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
+	// Open says how the gate is: with gate.
+	Open bool `json:"open,omitempty"`
 	// Message: with error.
 	Message string `json:"message,omitempty"`
 }
@@ -85,25 +88,43 @@ func MonotonicNS() int64 {
 type Steering struct {
 	// Started is closed by the line "start".
 	Started <-chan struct{}
+	// Gate says how the gate of another program is now: a toggler's parent sends
+	// the lines "open" and "closed". Only the newest is kept.
+	Gate <-chan bool
 	// Context ends with the stream, or with its parent.
 	Context context.Context
 }
+
+// Lines that steer a workload.
+const (
+	lineStart  = "start"
+	lineOpen   = "open"
+	lineClosed = "closed"
+)
 
 // Steer reads commands from r until it ends, then cancels the context.
 func Steer(parent context.Context, r io.Reader) Steering {
 	ctx, cancel := context.WithCancel(parent)
 	started := make(chan struct{})
+	gate := make(chan bool, 1)
 	go func() {
 		defer cancel()
 		begun := false
 		for sc := bufio.NewScanner(r); sc.Scan(); {
-			if sc.Text() == "start" && !begun {
+			switch line := sc.Text(); {
+			case line == lineStart && !begun:
 				begun = true
 				close(started)
+			case line == lineOpen, line == lineClosed:
+				select { // the older news, if nobody took it
+				case <-gate:
+				default:
+				}
+				gate <- line == lineOpen
 			}
 		}
 	}()
-	return Steering{Started: started, Context: ctx}
+	return Steering{Started: started, Gate: gate, Context: ctx}
 }
 
 // wait returns true when the workload may begin, false when it is to end.
@@ -113,5 +134,20 @@ func (s Steering) wait() bool {
 		return true
 	case <-s.Context.Done():
 		return false
+	}
+}
+
+// waitGate returns true when the other's gate is as wanted, false when the
+// workload is to end.
+func (s Steering) waitGate(open bool) bool {
+	for {
+		select {
+		case is := <-s.Gate:
+			if is == open {
+				return true
+			}
+		case <-s.Context.Done():
+			return false
+		}
 	}
 }

@@ -1,0 +1,30 @@
+# What the scripts of this folder share; sourced by each. They run in the
+# repository's root on a machine that has bin/ and lib/ and no Go, and leave the
+# card's settings alone. Rows and records go to $OUT, few files.
+
+set -u
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+OUT=${OUT:-$PWD/bench/results/new}
+mkdir -p "$OUT"
+failed=0
+
+# step NAME LIMIT_S CMD…: runs a step under a time limit and goes on whatever
+# came of it: device time is scarce, and one failure must not cost the rest.
+step() {
+    local name=$1 limit=$2 begun=$SECONDS rc
+    shift 2
+    echo "== $name"
+    timeout --kill-after=15 "$limit" "$@"
+    rc=$?
+    echo "== $name: exit code $rc after $((SECONDS - begun)) s"
+    [ $rc -eq 0 ] || failed=$((failed + 1))
+}
+
+# finish: says which numbers the rows in $OUT reach; the exit code is the number of failed steps.
+finish() {
+    if compgen -G "$OUT/*.jsonl" >/dev/null; then
+        bin/xbench check "$OUT"/*.jsonl
+    fi
+    echo "$failed steps failed"
+    exit "$failed"
+}

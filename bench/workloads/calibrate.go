@@ -1,0 +1,108 @@
+package workloads
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"xmsched/hal/cuda"
+	"xmsched/hal/cuda/abi"
+)
+
+// warmUp is how long the device computes before it is calibrated: an idle card
+// runs at a fraction of its clock (345 of 1,980 MHz seen on an H200) and takes
+// some 100 ms to come up.
+const warmUp = 300 * time.Millisecond
+
+// calibrationSpan is the length of the shorter of the two kernels compared.
+const calibrationSpan = 4 * time.Millisecond
+
+// RunCalibrate tells how many iterations the spin kernel does in a microsecond.
+func RunCalibrate(say *Speaker) error {
+	perUS, err := measureIterations()
+	if err != nil {
+		return err
+	}
+	return say.Say(Event{Kind: KindResult, IterationsPerUS: perUS})
+}
+
+// Iterations gives the iterations that make a kernel of us microseconds, unless
+// they are given already.
+func Iterations(given uint64, us float64) (uint64, error) {
+	if given > 0 {
+		return given, nil
+	}
+	if !(us > 0) {
+		return 0, fmt.Errorf("a kernel of %v us cannot be made", us)
+	}
+	perUS, err := measureIterations()
+	if err != nil {
+		return 0, err
+	}
+	return max(uint64(us*perUS), 1), nil
+}
+
+func measureIterations() (perUS float64, err error) {
+	g, err := openGPU()
+	if err != nil {
+		return 0, err
+	}
+	defer g.close()
+	stream, err := g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING))
+	if err != nil {
+		return 0, err
+	}
+	return g.calibrate(stream)
+}
+
+// calibrate compares two lengths, so that what a launch and a synchronisation
+// cost drops out; of several tries the shortest of each length counts, since
+// whatever disturbs a try makes it longer.
+func (g *gpu) calibrate(s cuda.Stream) (perUS float64, err error) {
+	iterations := uint64(1000)
+	for begun := time.Now(); ; {
+		took, err := g.spinOnce(iterations, s)
+		if err != nil {
+			return 0, err
+		}
+		if took < calibrationSpan {
+			iterations *= 2
+			continue
+		}
+		if time.Since(begun) >= warmUp {
+			break
+		}
+	}
+	const tries = 8
+	short, long := time.Duration(1<<62), time.Duration(1<<62)
+	for range tries {
+		a, err := g.spinOnce(iterations, s)
+		if err != nil {
+			return 0, err
+		}
+		b, err := g.spinOnce(2*iterations, s)
+		if err != nil {
+			return 0, err
+		}
+		short, long = min(short, a), min(long, b)
+	}
+	if long <= short {
+		return 0, errors.New("calibrate: twice the iterations did not take longer; is something else using the device?")
+	}
+	return float64(iterations) / (float64((long - short).Nanoseconds()) / 1e3), nil
+}
+
+func (g *gpu) spinOnce(iterations uint64, s cuda.Stream) (time.Duration, error) {
+	args, err := cuda.NewLaunchArgs(abi.DevicePtr(0), iterations)
+	if err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := g.driver.Launch(g.spin, [3]uint32{g.blocks, 1, 1}, [3]uint32{blockThreads, 1, 1}, 0, s, args); err != nil {
+		return 0, err
+	}
+	if err := s.Synchronize(); err != nil {
+		return 0, err
+	}
+	return time.Since(begun), nil
+}

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/bench/workloads"
+	"xmsched/cmd/internal/cli"
+	"xmsched/xserver/client"
+)
+
+// workCommand holds the programs that the experiments run. They know nothing of
+// xmsched (but `client`, which is one of its clients), speak JSON lines and obey
+// their stdin; see package workloads.
+func workCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:    "work",
+		Short:  "The programs that the experiments run",
+		Hidden: true,
+		Args:   cobra.NoArgs,
+	}
+	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workClient())
+	return cmd
+}
+
+// perform runs a program until its end, its stdin's end or a signal. Its error
+// is its last line, and its exit code 1.
+func perform(cmd *cobra.Command, f func(workloads.Steering, *workloads.Speaker) error) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	say := workloads.NewSpeaker(cmd.OutOrStdout())
+	err := f(workloads.Steer(ctx, cmd.InOrStdin()), say)
+	if err != nil {
+		// Nil when it was said: the parent shows it, and needs it once.
+		return &cli.ExitError{Code: cli.ExitFailure, Err: say.Say(workloads.Event{Kind: workloads.KindError, Message: err.Error()})}
+	}
+	return nil
+}
+
+func workFacts() *cobra.Command {
+	return &cobra.Command{
+		Use: "facts", Short: "Say which device a program would use", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(_ workloads.Steering, say *workloads.Speaker) error { return workloads.RunFacts(say) })
+		},
+	}
+}
+
+func workCalibrate() *cobra.Command {
+	return &cobra.Command{
+		Use: "calibrate", Short: "Measure the spin kernel's iterations in a microsecond", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(_ workloads.Steering, say *workloads.Speaker) error { return workloads.RunCalibrate(say) })
+		},
+	}
+}
+
+// micros is a flag in microseconds.
+func micros(v float64) time.Duration { return time.Duration(v * float64(time.Microsecond)) }
+
+func workRequest() *cobra.Command {
+	var r workloads.Request
+	var gap, pause, length float64
+	cmd := &cobra.Command{
+		Use: "request", Short: "Requests whose latency matters", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r.Gap, r.Pause = micros(gap), micros(pause)
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error {
+				iterations, err := workloads.Iterations(r.Iterations, length/float64(max(r.Kernels, 1)))
+				if err != nil {
+					return err
+				}
+				r.Iterations = iterations
+				return workloads.RunRequest(st, say, r)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&r.Iterations, "iterations", 0, "iterations of each kernel; 0: calibrate for --request-us")
+	f.Float64Var(&length, "request-us", 450, "length of a request, in us, where --iterations is 0")
+	f.IntVar(&r.Kernels, "kernels", 1, "kernels that make a request")
+	f.IntVar(&r.Count, "count", 1000, "requests")
+	f.Float64Var(&gap, "gap-us", 3000, "time between two requests, in us")
+	f.IntVar(&r.Burst, "burst", 0, "requests between two pauses; 0: no pauses")
+	f.Float64Var(&pause, "pause-us", 0, "length of a pause, in us")
+	return cmd
+}
+
+func workBackground() *cobra.Command {
+	var b workloads.Background
+	var length float64
+	cmd := &cobra.Command{
+		Use: "background", Short: "An endless queue of kernels", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error {
+				iterations, err := workloads.Iterations(b.Iterations, length)
+				if err != nil {
+					return err
+				}
+				b.Iterations = iterations
+				return workloads.RunBackground(st, say, b)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&b.Iterations, "iterations", 0, "iterations of each kernel; 0: calibrate for --kernel-us")
+	f.Float64Var(&length, "kernel-us", 4700, "length of a kernel, in us, where --iterations is 0")
+	f.IntVar(&b.InFlight, "in-flight", 16, "kernels kept queued")
+	return cmd
+}
+
+func workClient() *cobra.Command {
+	var c workloads.Client
+	var role string
+	cmd := &cobra.Command{
+		Use: "client", Short: "A client of the daemon that uses no device", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error {
+				var err error
+				if c.Dir, err = client.RunDir(); err != nil {
+					return err
+				}
+				c.Role = workloads.Role(role)
+				return workloads.RunClient(st, say, c)
+			})
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&role, "role", "idle", "idle, watch or toggle")
+	f.StringVar(&c.UUID, "uuid", "", "device to claim")
+	f.IntVar(&c.Priority, "priority", 0, "priority, -255 to 255")
+	f.IntVar(&c.Edges, "edges", 1000, "ready edges that a toggler makes")
+	return cmd
+}
