@@ -120,6 +120,9 @@ bool xm_resolve(void)
     lib = find ? dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) : NULL;
     if (!lib)
         return false;
+    /* Before glibc 2.34 threads are a library of their own, which the driver
+     * brings along; where nobody else did we have to see it too. */
+    (void)dlopen("libpthread.so.0", RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
     for (int i = 0; i < XM_HOOKS; i++) {
         void *f = find(lib, xm_hooks[i].name);
 
