@@ -32,7 +32,11 @@ func spinCost(l Launch) time.Duration {
 	perMP := (threads + multiprocessors - 1) / multiprocessors
 	waves := (perMP + residentThreads - 1) / residentThreads
 	cycles := max(min(perMP, residentThreads)/threadsPerCycle, spinLatencyCycles)
-	return clampedNanos(arg64(l, 8), waves*cycles*picosPerCycle, 1000)
+	hi, perIteration := bits.Mul64(waves, cycles*picosPerCycle)
+	if hi != 0 {
+		return longest
+	}
+	return clampedNanos(arg64(l, 8), perIteration, 1000)
 }
 
 func spinTouched(l Launch) uint64 {

@@ -17,6 +17,8 @@ import (
 	_ "embed"
 	"encoding/binary"
 	"fmt"
+	"math"
+	"math/bits"
 	"time"
 )
 
@@ -55,13 +57,17 @@ type Launch struct {
 // kernels look at.
 func (l Launch) Threads() uint64 { return uint64(l.Grid[0]) * uint64(l.Block[0]) }
 
-// allThreads counts every dimension: it sizes the cost.
+// allThreads counts every dimension: it sizes the cost. It saturates.
 func (l Launch) allThreads() uint64 {
 	n := uint64(1)
 	for i := range l.Grid {
-		n *= uint64(l.Grid[i]) * uint64(l.Block[i])
+		hi, lo := bits.Mul64(n, uint64(l.Grid[i])*uint64(l.Block[i]))
+		if hi != 0 {
+			return math.MaxUint64 / residentThreads
+		}
+		n = lo
 	}
-	return n
+	return min(n, math.MaxUint64/residentThreads)
 }
 
 // Param is one parameter: offset and size in bytes within the argument block.

@@ -1,0 +1,337 @@
+package device
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/hal/sim/model"
+)
+
+const (
+	// ahead is how many commands of a channel the model holds, so that it runs
+	// from one to the next in virtual time however late this process is.
+	ahead = 8
+	// spin is how long before its next event the engine stops sleeping: a
+	// sleeping virtual CPU wakes some 50 us late.
+	spin = 60 * time.Microsecond
+	// linger is how long the engine looks for more work before it sleeps, so
+	// that launch-and-synchronise loops do not pay a wake-up each.
+	linger = 40 * time.Microsecond
+	// gateMin and gateMax bound how often words in memory are read while a
+	// stream waits for one: the longer it has waited, the less often.
+	gateMin = 50 * time.Microsecond
+	gateMax = 500 * time.Microsecond
+	// burst bounds the events handled without letting control requests in.
+	burst = 512
+)
+
+// runEngine moves the device on until it is stopped.
+func (d *Device) runEngine() {
+	runtime.LockOSThread() // the timer slack is the thread's
+	defer runtime.UnlockOSThread()
+	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
+	clock := newClock(d.cfg.Scale)
+	var fds []unix.PollFd
+	quietSince := time.Now()
+	for {
+		d.mu.Lock()
+		if d.stopped {
+			d.mu.Unlock()
+			return
+		}
+		worked := d.pump(clock)
+		now := time.Now()
+		if worked {
+			quietSince = now
+		}
+		wake, any := d.nextWake(clock, now)
+		if worked || any && wake.Sub(now) < spin || now.Sub(quietSince) < linger {
+			d.mu.Unlock()
+			if !worked {
+				pause(now) // control requests want the lock too
+			}
+			continue
+		}
+		if !d.fallAsleep() {
+			d.mu.Unlock()
+			continue
+		}
+		fds = d.pollSet(fds[:0])
+		d.mu.Unlock()
+		sleep(fds, wake.Add(-spin), any)
+		d.mu.Lock()
+		if d.wakeUp(fds) {
+			quietSince = time.Now()
+		}
+		d.mu.Unlock()
+	}
+}
+
+// pause passes about a microsecond.
+func pause(since time.Time) {
+	for time.Since(since) < time.Microsecond {
+	}
+}
+
+// clock maps wall time to the model's, and the monotonic clock that clients
+// stamp their commands with to both.
+type clock struct {
+	start     time.Time
+	startMono int64 // CLOCK_MONOTONIC at start, ns
+	scale     float64
+}
+
+func newClock(scale float64) *clock {
+	var ts unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
+	return &clock{start: time.Now(), startMono: ts.Nano(), scale: scale}
+}
+
+func (c *clock) virtual() time.Duration {
+	return time.Duration(float64(time.Since(c.start)) / c.scale)
+}
+
+func (c *clock) wall(v time.Duration) time.Time {
+	return c.start.Add(time.Duration(float64(v) * c.scale))
+}
+
+// arrival is a client's time stamp in virtual time. The future is not believed.
+func (c *clock) arrival(mono uint64, now time.Duration) time.Duration {
+	since := int64(mono) - c.startMono
+	if since < 0 {
+		return 0
+	}
+	return min(now, time.Duration(float64(since)/c.scale))
+}
+
+// pump does all that can be done now; it says whether anything was.
+func (d *Device) pump(c *clock) bool {
+	now := c.virtual()
+	worked := false
+	for _, ch := range d.order {
+		worked = d.feed(ch, c, now) || worked
+	}
+	for range burst {
+		ev, ok := d.machine.Step(now)
+		if !ok {
+			break
+		}
+		worked = true
+		d.act(ev, c, now)
+	}
+	for _, cmd := range d.finished {
+		worked = true
+		cmd.bodyDone = true
+		if cmd.timeUp && !cmd.dead {
+			d.complete(cmd.ch, c, now)
+		}
+	}
+	d.finished = d.finished[:0]
+	return d.checkGates() || worked
+}
+
+// feed takes what there is in a ring, as far as the model wants it.
+func (d *Device) feed(ch *channel, c *clock, now time.Duration) bool {
+	if ch.broken {
+		return false
+	}
+	put := ch.put.Load()
+	if put == ch.fetched {
+		return false
+	}
+	if put-ch.completed > ringEntries {
+		d.breakRing(ch, "ring runs over")
+		return false
+	}
+	fed := false
+	for ch.fetched != put && len(ch.flight) < ahead {
+		at := offEntries + (ch.index*ringEntries+int(ch.fetched%ringEntries))*entryBytes
+		cmd := d.newCommand()
+		cmd.ch, cmd.entry = ch, readEntry(ch.ctx.shared, at)
+		ch.fetched++
+		if err := cmd.entry.check(); err != nil {
+			d.breakRing(ch, err.Error())
+			return fed
+		}
+		mc := d.modelCommand(cmd)
+		mc.ID = ch.fetched
+		mc.Arrival = c.arrival(cmd.entry.Submitted, now)
+		ch.flight = append(ch.flight, cmd)
+		d.machine.Submit(ch.id, mc)
+		fed = true
+	}
+	return fed
+}
+
+// breakRing stops reading a ring that no driver of ours has written.
+func (d *Device) breakRing(ch *channel, why string) {
+	ch.broken = true
+	d.log.Warn("ring makes no sense", "pid", ch.ctx.owner.pid, "why", why)
+	d.fail(ch.ctx, launchFailed)
+}
+
+// act handles an event of the model, at the event's own time.
+func (d *Device) act(ev model.Event, c *clock, now time.Duration) {
+	ch := d.channels[ev.Channel]
+	if ch == nil || len(ch.flight) == 0 {
+		return
+	}
+	cmd := ch.flight[0]
+	switch ev.Kind {
+	case model.Held:
+		d.hold(cmd)
+	case model.Started:
+		d.start(cmd)
+	case model.Done:
+		cmd.timeUp = true
+		if cmd.bodyDone {
+			d.complete(ch, c, now)
+		}
+	}
+}
+
+// complete ends a channel's oldest command: effects, then the count, then those
+// who wait for it.
+func (d *Device) complete(ch *channel, c *clock, now time.Duration) {
+	cmd := ch.flight[0]
+	ch.flight = ch.flight[:copy(ch.flight, ch.flight[1:])]
+	if cmd.err != nil {
+		d.log.Info("command failed", "pid", ch.ctx.owner.pid, "err", cmd.err)
+		d.fail(ch.ctx, illegalAddress)
+	}
+	if verb(cmd.entry.Verb) == verbEvent {
+		word64(ch.ctx.shared, offStamps+8*int(cmd.entry.A)).Store(uint64(d.machine.Now()))
+	}
+	ch.completed++
+	ch.get.Store(ch.completed)
+	if ch.waiting.Load() != 0 {
+		ch.waiting.Store(0)
+		wakeAll(ch.get)
+	}
+	*cmd = command{}
+	d.unused = append(d.unused, cmd)
+	d.machine.Retire(ch.id)
+	d.feed(ch, c, now)
+	d.checkAfters()
+}
+
+// newCommand reuses what complete has put aside: a busy device makes no garbage.
+func (d *Device) newCommand() *command {
+	if n := len(d.unused); n > 0 {
+		cmd := d.unused[n-1]
+		d.unused = d.unused[:n-1]
+		return cmd
+	}
+	return &command{}
+}
+
+// fail puts a context into its sticky error and lets go of what it waits for.
+func (d *Device) fail(g *gpuContext, r result) {
+	if g.err != success {
+		return
+	}
+	g.err = r
+	word32(g.shared, offError).Store(uint32(r))
+	for _, ch := range g.channels {
+		if ch.waiting.Swap(0) != 0 {
+			wakeAll(ch.get)
+		}
+	}
+	d.checkAfters()
+}
+
+// nextWake is when the engine has to look again, if nobody calls.
+func (d *Device) nextWake(c *clock, now time.Time) (time.Time, bool) {
+	var wake time.Time
+	next, any := d.machine.Next()
+	if any {
+		wake = c.wall(next)
+	}
+	for _, ch := range d.gates {
+		at := ch.hold.looked.Add(min(max(ch.hold.looked.Sub(ch.hold.since)/16, gateMin), gateMax)).Add(spin)
+		if !any || at.Before(wake) {
+			wake, any = at, true
+		}
+	}
+	return wake, any
+}
+
+// fallAsleep asks for the doorbell; false when something came meanwhile.
+func (d *Device) fallAsleep() bool {
+	for _, g := range d.contexts {
+		word32(g.shared, offAsleep).Store(1)
+	}
+	for _, ch := range d.order {
+		if !ch.broken && len(ch.flight) < ahead && ch.put.Load() != ch.fetched {
+			return false
+		}
+	}
+	return true
+}
+
+// pollSet lists what wakes the engine.
+func (d *Device) pollSet(fds []unix.PollFd) []unix.PollFd {
+	fds = append(fds, unix.PollFd{Fd: int32(d.pokeFD), Events: unix.POLLIN})
+	for c := range d.clients {
+		if !c.bellBroken {
+			fds = append(fds, unix.PollFd{Fd: int32(c.bell), Events: unix.POLLIN})
+		}
+		if c.pidfd >= 0 && !c.pidfdFired {
+			fds = append(fds, unix.PollFd{Fd: int32(c.pidfd), Events: unix.POLLIN})
+		}
+	}
+	return fds
+}
+
+func sleep(fds []unix.PollFd, until time.Time, limited bool) {
+	var timeout *unix.Timespec
+	if limited {
+		ts := unix.NsecToTimespec(int64(max(0, time.Until(until))))
+		timeout = &ts
+	}
+	_, _ = unix.Ppoll(fds, timeout, nil)
+}
+
+// wakeUp takes back the request for the doorbell and empties what rang; it says
+// whether anything did.
+func (d *Device) wakeUp(fds []unix.PollFd) bool {
+	for _, g := range d.contexts {
+		word32(g.shared, offAsleep).Store(0)
+	}
+	any := rang(fds, d.pokeFD)
+	if any {
+		_ = drain(d.pokeFD)
+	}
+	for c := range d.clients {
+		if rang(fds, c.bell) {
+			any = true
+			c.bellBroken = drain(c.bell) != nil
+		}
+		if c.pidfd >= 0 && !c.pidfdFired && rang(fds, c.pidfd) {
+			// Dead, though somebody may still hold its end of the socket.
+			c.pidfdFired = true
+			_ = c.conn.Close()
+		}
+	}
+	return any
+}
+
+func rang(fds []unix.PollFd, fd int) bool {
+	for i := range fds {
+		if fds[i].Fd == int32(fd) {
+			return fds[i].Revents != 0
+		}
+	}
+	return false
+}
+
+func drain(fd int) error {
+	var count [8]byte
+	if _, err := unix.Read(fd, count[:]); err != nil && err != unix.EAGAIN {
+		return fmt.Errorf("drain eventfd: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package device
+
+import (
+	"golang.org/x/sys/unix"
+)
+
+// sharedFD is the descriptor of a context's shared memory.
+type sharedFD struct {
+	ctx uint64
+	fd  int
+}
+
+// closeShared closes a context's descriptor.
+func (s *space) closeShared(ctx uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, f := range s.shared {
+		if f.ctx == ctx {
+			_ = unix.Close(f.fd)
+			s.shared = append(s.shared[:i], s.shared[i+1:]...)
+			return
+		}
+	}
+}
+
+const (
+	pageBytes  = 4096
+	blockBytes = 2 << 20 // the driver takes device memory in blocks of this size
+	largest    = 1 << 46 // sizes beyond are refused before any arithmetic
+)
+
+// charge is what an allocation takes of the device.
+func charge(n uint64) uint64 {
+	unit := uint64(pageBytes)
+	if n >= blockBytes/2 {
+		unit = blockBytes
+	}
+	return (n + unit - 1) / unit * unit
+}
+
+// alloc backs [B, B+C) with device memory of context A.
+func (d *Device) alloc(c *client, req *request) result {
+	if c.contexts[req.A] == nil {
+		return invalidContext
+	}
+	if req.C == 0 || req.B%pageBytes != 0 || req.B == 0 {
+		return invalidValue
+	}
+	if req.C > largest || !d.capacity.Reserve(charge(req.C)) {
+		return outOfMemory
+	}
+	fd, data, err := newMemfd("xmsched-sim-hbm", roundPage(req.C))
+	if err != nil {
+		d.capacity.Return(charge(req.C))
+		d.log.Warn("allocate device memory", "bytes", req.C, "err", err)
+		return outOfMemory
+	}
+	sp := &span{base: req.B, size: req.C, kind: deviceMemory, ctx: req.A, charge: charge(req.C), data: data, fd: fd}
+	if !c.space.add(sp) {
+		sp.unmap()
+		d.capacity.Return(sp.charge)
+		return invalidValue
+	}
+	return success
+}
+
+func roundPage(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
+
+// hostAlloc makes pinned host memory for [B, B+C): the client maps it there.
+func (d *Device) hostAlloc(c *client, req *request) (reply, int) {
+	if req.C == 0 || req.B%pageBytes != 0 || req.B == 0 {
+		return reply{Result: invalidValue}, -1
+	}
+	if req.C > hostLimit-c.hostBytes {
+		return reply{Result: outOfMemory}, -1
+	}
+	fd, data, err := newMemfd("xmsched-sim-host", roundPage(req.C))
+	if err != nil {
+		d.log.Warn("allocate host memory", "bytes", req.C, "err", err)
+		return reply{Result: outOfMemory}, -1
+	}
+	sp := &span{base: req.B, size: req.C, kind: hostMemory, data: data, fd: fd}
+	if !c.space.add(sp) {
+		sp.unmap()
+		return reply{Result: invalidValue}, -1
+	}
+	c.hostBytes += sp.size
+	return reply{}, fd
+}
+
+// hostRegister makes the client's own memory [B, B+C) known. When the client
+// found the descriptor behind it, and that memory cannot shrink, it is mapped
+// here; otherwise it is reached through the kernel.
+func (d *Device) hostRegister(c *client, req *request, fds []int) result {
+	if req.C == 0 || req.C > hostLimit-c.hostBytes || req.B == 0 {
+		return invalidValue
+	}
+	sp := &span{base: req.B, size: req.C, kind: foreignMemory, fd: -1}
+	if len(fds) == 1 {
+		if data := mapForeign(fds[0], req.D, req.C); data != nil {
+			sp.kind, sp.data = hostMemory, data
+		}
+	}
+	if !c.space.add(sp) {
+		sp.unmap()
+		return alreadyMapped
+	}
+	c.hostBytes += sp.size
+	return success
+}
+
+// mapForeign maps a client's descriptor, or returns nil when that is not safe:
+// touching shared memory that its owner can shrink would end this process.
+func mapForeign(fd int, offset, n uint64) []byte {
+	seals, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
+	if err != nil || seals&unix.F_SEAL_SHRINK == 0 {
+		return nil
+	}
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || offset%pageBytes != 0 || offset > uint64(st.Size) || roundPage(n) > roundPage(uint64(st.Size))-offset {
+		return nil
+	}
+	data, err := unix.Mmap(fd, int64(offset), int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
+	if err != nil {
+		return nil
+	}
+	return data
+}

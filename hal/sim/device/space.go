@@ -1,0 +1,195 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"sort"
+	"sync"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/hal/kernels"
+)
+
+// errUnmapped is an access that a device would fault on.
+var errUnmapped = errors.New("address is not mapped")
+
+type memoryKind uint8
+
+const (
+	deviceMemory memoryKind = iota
+	hostMemory              // mapped here
+	foreignMemory           // in the client only: reached through the kernel
+)
+
+// span is one mapped range of a client's addresses. data is nil for foreign
+// memory. Protected by space.mu: uses, gone.
+type span struct {
+	base, size uint64
+	kind       memoryKind
+	ctx        uint64 // owner of device memory
+	charge     uint64 // bytes of capacity
+	data       []byte
+	fd         int // keeps a memfd nameable; -1 none
+	uses       int
+	gone       bool
+}
+
+// space is a client's address space as the device sees it: spans in order, none
+// overlapping. A span taken out stays mapped here until its last use ends.
+type space struct {
+	pid    int
+	mu     sync.Mutex
+	spans  []*span
+	dead   []*span    // taken out and unused
+	shared []sharedFD // of the contexts' rings
+}
+
+func (s *space) add(n *span) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n.size == 0 || n.base+n.size < n.base {
+		return false
+	}
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].base+s.spans[i].size > n.base })
+	if i < len(s.spans) && s.spans[i].base < n.base+n.size {
+		return false
+	}
+	s.spans = append(s.spans, nil)
+	copy(s.spans[i+1:], s.spans[i:])
+	s.spans[i] = n
+	return true
+}
+
+// remove takes the span that begins at base out; nil when there is none that
+// want accepts.
+func (s *space) remove(base uint64, want func(*span) bool) *span {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, sp := range s.spans {
+		if sp.base == base && want(sp) {
+			s.spans = append(s.spans[:i], s.spans[i+1:]...)
+			s.drop(sp)
+			return sp
+		}
+	}
+	return nil
+}
+
+// removeAll takes out every span that want accepts, and returns their charge.
+func (s *space) removeAll(want func(*span) bool) (charge uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	kept := s.spans[:0]
+	for _, sp := range s.spans {
+		if !want(sp) {
+			kept = append(kept, sp)
+			continue
+		}
+		charge += sp.charge
+		s.drop(sp)
+	}
+	clear(s.spans[len(kept):])
+	s.spans = kept
+	return charge
+}
+
+// drop marks a span for reap, or for the end of its last use.
+func (s *space) drop(sp *span) {
+	sp.gone = true
+	if sp.uses == 0 {
+		s.dead = append(s.dead, sp)
+	}
+}
+
+// reap unmaps what was taken out. It takes milliseconds a gigabyte: never call
+// it with Device.mu held.
+func (s *space) reap() {
+	s.mu.Lock()
+	dead := s.dead
+	s.dead = nil
+	s.mu.Unlock()
+	for _, sp := range dead {
+		sp.unmap()
+	}
+}
+
+func (sp *span) unmap() {
+	if sp.data != nil {
+		_ = unix.Munmap(sp.data)
+		sp.data = nil
+	}
+	if sp.fd >= 0 {
+		_ = unix.Close(sp.fd)
+		sp.fd = -1
+	}
+}
+
+// acquire finds the span that holds all of [addr, addr+n) and keeps it.
+func (s *space) acquire(addr, n uint64) (*span, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].base+s.spans[i].size > addr })
+	if i == len(s.spans) || s.spans[i].base > addr || n > s.spans[i].base+s.spans[i].size-addr {
+		return nil, fmt.Errorf("%d bytes at %#x: %w", n, addr, errUnmapped)
+	}
+	s.spans[i].uses++
+	return s.spans[i], nil
+}
+
+func (s *space) release(sp *span) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sp.uses--; sp.uses == 0 && sp.gone {
+		sp.unmap()
+	}
+}
+
+// view is the memory of one command: it keeps what it has looked at until it is
+// closed, and then writes foreign memory back. It implements kernels.Memory.
+type view struct {
+	space *space
+	spans []*span
+	back  []foreign
+}
+
+type foreign struct {
+	addr uint64
+	data []byte
+}
+
+// View implements kernels.Memory.
+func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
+	sp, err := v.space.acquire(addr, n)
+	if err != nil {
+		return nil, err
+	}
+	v.spans = append(v.spans, sp)
+	if sp.data != nil {
+		return sp.data[addr-sp.base:][:n:n], nil
+	}
+	buf := make([]byte, n)
+	if a != kernels.Write {
+		if err := processVM(v.space.pid, buf, addr, false); err != nil {
+			return nil, err
+		}
+	}
+	if a != kernels.Read {
+		v.back = append(v.back, foreign{addr, buf})
+	}
+	return buf, nil
+}
+
+// close ends the view; err is the body's, which wins.
+func (v *view) close(err error) error {
+	for _, f := range v.back {
+		if err == nil {
+			err = processVM(v.space.pid, f.data, f.addr, true)
+		}
+	}
+	for _, sp := range v.spans {
+		v.space.release(sp)
+	}
+	v.spans, v.back = nil, nil
+	return err
+}

@@ -1,0 +1,432 @@
+/* Contexts: the primary one, created ones, and each thread's stack of them. */
+#define _GNU_SOURCE
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define STACK 64u /* contexts a thread can push; the driver has no such limit */
+
+struct binding {
+    struct sim_ctx *ctx;
+    uint64_t id; /* of a created context: the handle may have been given out again */
+};
+
+static __thread struct binding stack[STACK];
+static __thread unsigned depth;
+
+static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct sim_ctx *primary; /* the handle stays the same for ever */
+static unsigned primary_count;
+static unsigned primary_flags;
+
+bool sim_ctx_is(const struct sim_ctx *c, uint64_t id)
+{
+    return __atomic_load_n(&c->live, __ATOMIC_ACQUIRE) && id && __atomic_load_n(&c->id, __ATOMIC_ACQUIRE) == id;
+}
+
+int sim_ctx_error(const struct sim_ctx *c)
+{
+    return c->mem ? (int)__atomic_load_n(&c->mem->error, __ATOMIC_ACQUIRE) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+static int top(struct sim_ctx **out)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!depth || !stack[depth - 1].ctx)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    const struct binding *b = &stack[depth - 1];
+    if (b->ctx->primary ? !__atomic_load_n(&b->ctx->id, __ATOMIC_ACQUIRE) : !sim_ctx_is(b->ctx, b->id))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *out = b->ctx;
+    return CUDA_SUCCESS;
+}
+
+int sim_current(struct sim_ctx **out)
+{
+    int rc = top(out);
+    return rc ? rc : sim_ctx_error(*out);
+}
+
+/* ---- life ---- */
+
+static int begin(struct sim_ctx *c)
+{
+    struct sim_request q = {.op = SIM_CONTEXT};
+    struct sim_reply r;
+    int fd;
+
+    int rc = sim_call(&q, -1, &r, &fd);
+    if (rc)
+        return rc;
+    void *mem = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof(struct sim_context), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fd >= 0)
+        close(fd);
+    if (mem == MAP_FAILED) {
+        q = (struct sim_request){.op = SIM_CONTEXT_END, .a = r.a};
+        sim_call(&q, -1, &r, NULL);
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    pthread_mutex_init(&c->lock, NULL);
+    c->mem = mem;
+    c->next_channel = 1;
+    c->legacy_last = 0;
+    memset(c->legacy_seen, 0, sizeof c->legacy_seen);
+    memset(c->blocking, 0, sizeof c->blocking);
+    memset(c->blocking_seen, 0, sizeof c->blocking_seen);
+    c->legacy = (struct sim_stream){.live = 1, .ctx = c, .ctx_id = r.a, .legacy = true, .id = 1};
+    __atomic_store_n(&c->id, r.a, __ATOMIC_RELEASE);
+    __atomic_store_n(&c->live, 1, __ATOMIC_RELEASE);
+    return CUDA_SUCCESS;
+}
+
+/* Ends the device's side and forgets what belongs to it. The shared memory stays
+ * mapped: another thread may be looking at it, and a process makes few
+ * contexts. */
+static void end(struct sim_ctx *c)
+{
+    struct sim_request q = {.op = SIM_CONTEXT_END, .a = c->id};
+    struct sim_reply r;
+
+    sim_ctx_drain(c);
+    sim_module_context_gone(c);
+    sim_memory_context_gone(c);
+    sim_call(&q, -1, &r, NULL);
+    pthread_mutex_lock(&c->lock);
+    __atomic_store_n(&c->id, 0, __ATOMIC_RELEASE);
+    free(c->free_slots);
+    c->free_slots = NULL;
+    c->slots_used = c->slots_free = c->slots_first = 0;
+    c->chunk_count = 0;
+    pthread_mutex_unlock(&c->lock);
+}
+
+int sim_ctx_drain(struct sim_ctx *c)
+{
+    int rc = CUDA_SUCCESS;
+
+    for (unsigned ch = 0; ch < SIM_CHANNELS; ch++) {
+        struct sim_mark m = {c, c->id, ch, __atomic_load_n(&c->mem->rings[ch].put, __ATOMIC_SEQ_CST)};
+        int one = sim_wait(&m);
+        rc = rc ? rc : one;
+    }
+    return rc;
+}
+
+/* ---- the thread's stack ---- */
+
+static int push(struct sim_ctx *c)
+{
+    if (depth == STACK)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    stack[depth++] = (struct binding){c, c->id};
+    return CUDA_SUCCESS;
+}
+
+static bool known(const struct sim_ctx *c)
+{
+    return sim_is_ctx(c) && c->id;
+}
+
+EXPORT CUresult cuCtxGetCurrent(CUcontext *out)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = depth ? stack[depth - 1].ctx : NULL;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSetCurrent(CUcontext c)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!c) {
+        if (depth)
+            depth--;
+        return CUDA_SUCCESS;
+    }
+    if (!known(c))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!depth)
+        return push(c);
+    stack[depth - 1] = (struct binding){c, c->id};
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    return known(c) ? push(c) : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!depth)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    depth--;
+    if (out)
+        *out = stack[depth].ctx;
+    return CUDA_SUCCESS;
+}
+
+static int create(CUcontext *out, unsigned flags, CUdevice device)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!out || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct sim_ctx *c = sim_ctx_new();
+    if (!c)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    c->flags = flags;
+    rc = begin(c);
+    if (!rc)
+        rc = push(c);
+    if (rc) {
+        if (c->id)
+            end(c);
+        c->live = 1;
+        sim_object_free(c);
+        return rc;
+    }
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device)
+{
+    return create(out, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v3(CUcontext *out, const void *affinity, int n, unsigned flags, CUdevice device)
+{
+    if (affinity || n)
+        return sim_unsupported("cuCtxCreate_v3 with an execution affinity");
+    return create(out, flags, device);
+}
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *params, unsigned flags, CUdevice device)
+{
+    if (params)
+        return sim_unsupported("cuCtxCreate_v4 with parameters");
+    return create(out, flags, device);
+}
+
+EXPORT CUresult cuCtxDestroy_v2(CUcontext c)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!known(c) || c->primary)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (depth && stack[depth - 1].ctx == c)
+        depth--;
+    end(c);
+    sim_object_free(c);
+    return CUDA_SUCCESS;
+}
+
+/* ---- the primary context ---- */
+
+EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&primary_lock);
+    if (!primary && (primary = sim_ctx_new()))
+        primary->primary = true;
+    rc = primary ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!rc && !primary_count) {
+        primary->flags = primary_flags;
+        rc = begin(primary);
+    }
+    if (!rc) {
+        primary_count++;
+        *out = primary;
+    }
+    pthread_mutex_unlock(&primary_lock);
+    return rc;
+}
+
+static int release(CUdevice device, bool all)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    pthread_mutex_lock(&primary_lock);
+    if (!primary_count) {
+        rc = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+    } else {
+        primary_count = all ? 0 : primary_count - 1;
+        if (!primary_count)
+            end(primary);
+    }
+    pthread_mutex_unlock(&primary_lock);
+    return rc;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release(device, false); }
+EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return release(device, false); }
+EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return release(device, true); }
+EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) { return release(device, true); }
+
+static int set_flags(CUdevice device, unsigned flags)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&primary_lock);
+    primary_flags = flags;
+    if (primary)
+        primary->flags = flags;
+    pthread_mutex_unlock(&primary_lock);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { return set_flags(device, flags); }
+EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) { return set_flags(device, flags); }
+
+EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (device != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (!flags || !active)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&primary_lock);
+    *flags = primary_flags;
+    *active = primary_count > 0;
+    pthread_mutex_unlock(&primary_lock);
+    return CUDA_SUCCESS;
+}
+
+/* ---- questions ---- */
+
+EXPORT CUresult cuCtxGetDevice(CUdevice *device)
+{
+    struct sim_ctx *c;
+    int rc = top(&c);
+    if (rc)
+        return rc;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
+static int one(CUcontext c, struct sim_ctx **out)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!c)
+        return top(out);
+    *out = c;
+    return known(c) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    if (rc)
+        return rc;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetFlags(unsigned *flags)
+{
+    struct sim_ctx *c;
+    int rc = top(&c);
+    if (rc)
+        return rc;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = c->flags;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    if (rc)
+        return rc;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = c->id;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    if (rc)
+        return rc;
+    if (!version)
+        return CUDA_ERROR_INVALID_VALUE;
+    *version = 3020; /* what cuCtxCreate_v2 and later give */
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
+{
+    struct sim_ctx *c;
+    int rc = top(&c);
+    if (rc)
+        return rc;
+    if (least)
+        *least = 0;
+    if (greatest)
+        *greatest = SIM_PRIORITY_GREATEST;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxSynchronize(void)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    return rc ? rc : sim_ctx_drain(c);
+}
+
+EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    return rc ? rc : sim_ctx_drain(c);
+}

@@ -1,0 +1,98 @@
+/* What the simulated driver and the simulated device say to each other. The
+ * device's half is hal/sim/device/wire.go; a test compares every offset.
+ *
+ * Control: one SOCK_SEQPACKET connection a process, one request and one reply at
+ * a time, file descriptors beside. Data: one sealed memfd a context, with a ring
+ * for each channel. The device trusts nothing that it reads there.
+ *
+ * A ring has one writer line and one device line. `put` and `get` count entries
+ * for ever; an entry is free again when `get`, which counts completed commands,
+ * has passed it. Waiters set `waiting` and sleep on the low half of `get`.
+ */
+#ifndef XM_SIM_PROTOCOL_H
+#define XM_SIM_PROTOCOL_H
+
+#include <stdint.h>
+
+#define SIM_VERSION 1u
+#define SIM_MAGIC 0x53584d58u /* 'XMXS' */
+
+#define SIM_CHANNELS 8u      /* a context; streams fold onto them */
+#define SIM_ENTRIES 1024u    /* a ring */
+#define SIM_ARGS 176u        /* bytes of arguments an entry carries */
+#define SIM_EVENTS 65536u    /* time stamps a context */
+#define SIM_NAME 64u         /* bytes of a kernel's or the device's name, with NUL */
+
+/* Requests. The letters are the fields of the request and the reply. */
+enum sim_op {
+    SIM_HELLO = 1,      /* a version -> a HBM bytes, b scale in millionths, uuid+name in text; fd: doorbell (eventfd) */
+    SIM_CONTEXT,        /* -> a context id; fd: its memory */
+    SIM_CONTEXT_END,    /* a context id */
+    SIM_ALLOC,          /* a context id, b address, c bytes */
+    SIM_FREE,           /* a address */
+    SIM_HOST_ALLOC,     /* b address, c bytes; fd: the memory */
+    SIM_HOST_REGISTER,  /* b address, c bytes, d offset; fd of the mapping, if any, sent along */
+    SIM_HOST_END,       /* a address: of either kind */
+    SIM_KERNEL,         /* text name -> a kernel id */
+    SIM_MEM_INFO        /* -> a free, b total */
+};
+
+struct sim_request {
+    uint32_t op, pad;
+    uint64_t a, b, c, d;
+    char text[SIM_NAME];
+};
+
+struct sim_reply {
+    int32_t result; /* CUresult */
+    uint32_t pad;
+    uint64_t a, b;
+    uint8_t uuid[16];
+    char text[SIM_NAME];
+};
+
+enum sim_command {
+    SIM_NOP = 0,
+    SIM_LAUNCH,   /* kernel, grid, block, args */
+    SIM_COPY,     /* a dst, b src, c bytes */
+    SIM_FILL,     /* a dst, b value, c elements, kind element size 1, 2, 4 */
+    SIM_WAIT,     /* a address, b value, kind width 4 or 8, flags how to compare */
+    SIM_WRITE,    /* a address, b value, kind width 4 or 8 */
+    SIM_AFTER,    /* a context, b channel, c count: wait until that channel's get is that far */
+    SIM_EVENT     /* a slot of the context's time stamps */
+};
+
+struct sim_entry {
+    uint32_t command, kind, flags, kernel;
+    uint64_t a, b, c;
+    uint64_t submitted; /* CLOCK_MONOTONIC, ns: the command begins no earlier */
+    uint32_t grid[3], block[3];
+    uint32_t shared, arg_bytes;
+    uint8_t args[SIM_ARGS];
+};
+
+struct sim_ring {
+    uint64_t put;            /* written by the driver */
+    uint32_t waiting;        /* somebody sleeps on get */
+    uint8_t pad0[52];
+    uint64_t get;            /* written by the device */
+    uint8_t pad1[56];
+};
+
+struct sim_context {
+    uint32_t magic, version;
+    uint32_t error;          /* sticky CUresult, written by the device */
+    uint32_t asleep;         /* the device wants the doorbell; whoever clears it rings */
+    uint32_t failed_kernel;  /* id + 1 of the kernel that set error, if one did */
+    uint8_t pad[4076];
+    struct sim_ring rings[SIM_CHANNELS];
+    uint8_t pad2[4096 - sizeof(struct sim_ring) * SIM_CHANNELS % 4096];
+    uint64_t stamps[SIM_EVENTS]; /* simulated ns */
+    struct sim_entry entries[SIM_CHANNELS][SIM_ENTRIES];
+};
+
+_Static_assert(sizeof(struct sim_entry) == 256, "an entry is four cache lines");
+_Static_assert(sizeof(struct sim_ring) == 128, "a ring header is two cache lines");
+_Static_assert(sizeof(struct sim_request) == 104 && sizeof(struct sim_reply) == 104, "messages");
+
+#endif

@@ -1,0 +1,112 @@
+/* The addresses that the driver knows: device memory, pinned and registered host
+ * memory. In order, none overlapping. */
+#include "sim.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static pthread_rwlock_t range_lock = PTHREAD_RWLOCK_INITIALIZER;
+static struct sim_range *ranges;
+static size_t count, room;
+
+/* The first range that ends behind address. */
+static size_t behind(uint64_t address)
+{
+    size_t low = 0, high = count;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+        if (ranges[mid].base + ranges[mid].size > address)
+            high = mid;
+        else
+            low = mid + 1;
+    }
+    return low;
+}
+
+static bool overlaps(uint64_t address, uint64_t n)
+{
+    size_t i = behind(address);
+    return i < count && ranges[i].base < address + n;
+}
+
+bool sim_range_overlaps(uint64_t address, uint64_t n)
+{
+    pthread_rwlock_rdlock(&range_lock);
+    bool yes = overlaps(address, n);
+    pthread_rwlock_unlock(&range_lock);
+    return yes;
+}
+
+bool sim_range_add(const struct sim_range *r)
+{
+    bool ok = false;
+
+    pthread_rwlock_wrlock(&range_lock);
+    if (count == room) {
+        size_t more = room ? 2 * room : 64;
+        struct sim_range *p = realloc(ranges, more * sizeof *p);
+        if (p) {
+            ranges = p;
+            room = more;
+        }
+    }
+    if (count < room && !overlaps(r->base, r->size)) {
+        size_t i = behind(r->base);
+        memmove(&ranges[i + 1], &ranges[i], (count - i) * sizeof *ranges);
+        ranges[i] = *r;
+        count++;
+        ok = true;
+    }
+    pthread_rwlock_unlock(&range_lock);
+    return ok;
+}
+
+bool sim_range_find(uint64_t address, uint64_t n, struct sim_range *out)
+{
+    bool ok = false;
+
+    pthread_rwlock_rdlock(&range_lock);
+    size_t i = behind(address);
+    if (i < count && ranges[i].base <= address && n <= ranges[i].base + ranges[i].size - address) {
+        *out = ranges[i];
+        ok = true;
+    }
+    pthread_rwlock_unlock(&range_lock);
+    return ok;
+}
+
+static void cut(size_t i, struct sim_range *out)
+{
+    *out = ranges[i];
+    count--;
+    memmove(&ranges[i], &ranges[i + 1], (count - i) * sizeof *ranges);
+}
+
+bool sim_range_take(uint64_t base, struct sim_range *out)
+{
+    bool ok = false;
+
+    pthread_rwlock_wrlock(&range_lock);
+    size_t i = behind(base);
+    if (i < count && ranges[i].base == base) {
+        cut(i, out);
+        ok = true;
+    }
+    pthread_rwlock_unlock(&range_lock);
+    return ok;
+}
+
+bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out)
+{
+    bool ok = false;
+
+    pthread_rwlock_wrlock(&range_lock);
+    for (size_t i = 0; i < count && !ok; i++)
+        if (ranges[i].kind == SIM_RANGE_DEVICE && ranges[i].ctx_id == ctx_id) {
+            cut(i, out);
+            ok = true;
+        }
+    pthread_rwlock_unlock(&range_lock);
+    return ok;
+}

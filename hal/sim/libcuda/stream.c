@@ -1,0 +1,347 @@
+/* Streams. They fold onto the channels of their context: the legacy stream has
+ * channel 0, the others share the rest in turn. */
+#include "sim.h"
+
+#include <stdlib.h>
+
+/* A thread's per-thread stream in one context. */
+struct own {
+    struct own *next;
+    struct sim_stream *stream;
+};
+
+static pthread_key_t own_key;
+static pthread_once_t own_once = PTHREAD_ONCE_INIT;
+static bool own_ok;
+
+static void own_gone(void *list)
+{
+    for (struct own *o = list, *next; o; o = next) {
+        next = o->next;
+        sim_object_free(o->stream);
+        free(o);
+    }
+}
+
+static void own_init(void) { own_ok = pthread_key_create(&own_key, own_gone) == 0; }
+
+unsigned sim_stream_channel(struct sim_ctx *c)
+{
+    pthread_mutex_lock(&c->lock);
+    unsigned ch = c->next_channel;
+    c->next_channel = ch + 1 == SIM_CHANNELS ? 1 : ch + 1;
+    pthread_mutex_unlock(&c->lock);
+    return ch;
+}
+
+static struct sim_stream *stream_new(struct sim_ctx *c, unsigned flags, int priority)
+{
+    static uint64_t ids = 2; /* 1 and 2 are the default streams' */
+    struct sim_stream *s = sim_stream_new();
+
+    if (!s)
+        return NULL;
+    s->flags = flags;
+    s->priority = priority;
+    s->ctx = c;
+    s->ctx_id = c->id;
+    s->channel = sim_stream_channel(c);
+    s->id = __atomic_add_fetch(&ids, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&s->live, 1, __ATOMIC_RELEASE);
+    return s;
+}
+
+static struct sim_stream *per_thread(struct sim_ctx *c)
+{
+    pthread_once(&own_once, own_init);
+    if (!own_ok)
+        return NULL;
+    struct own *list = pthread_getspecific(own_key);
+    for (struct own *o = list; o; o = o->next)
+        if (o->stream->ctx == c && o->stream->ctx_id == c->id)
+            return o->stream;
+    struct own *o = malloc(sizeof *o);
+    struct sim_stream *s = o ? stream_new(c, 0, 0) : NULL;
+    if (!s) {
+        free(o);
+        return NULL;
+    }
+    s->per_thread = true;
+    *o = (struct own){list, s};
+    if (pthread_setspecific(own_key, o)) {
+        sim_object_free(s);
+        free(o);
+        return NULL;
+    }
+    return s;
+}
+
+int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out)
+{
+    int rc = sim_current(c);
+    if (rc)
+        return rc;
+    uintptr_t h = (uintptr_t)handle;
+    if (h == 1 || (h == 0 && !ptds)) {
+        *out = &(*c)->legacy;
+        return CUDA_SUCCESS;
+    }
+    if (h == 0 || h == 2) {
+        *out = per_thread(*c);
+        return *out ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (!sim_is_stream(handle) || handle->per_thread)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!sim_ctx_is(handle->ctx, handle->ctx_id))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    *c = handle->ctx;
+    *out = handle;
+    return sim_ctx_error(*c);
+}
+
+EXPORT CUresult cuStreamCreateWithPriority(CUstream *out, unsigned flags, int priority)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (priority > 0)
+        priority = 0;
+    if (priority < SIM_PRIORITY_GREATEST)
+        priority = SIM_PRIORITY_GREATEST;
+    struct sim_stream *s = stream_new(c, flags, priority);
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamCreate(CUstream *out, unsigned flags)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!out || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_stream *s = stream_new(c, flags, 0);
+    if (!s)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = s;
+    return CUDA_SUCCESS;
+}
+
+/* What is queued still runs. */
+EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!sim_is_stream(handle) || handle->per_thread)
+        return CUDA_ERROR_INVALID_HANDLE;
+    sim_object_free(handle);
+    return CUDA_SUCCESS;
+}
+
+/* What a stream's caller waits for: its last command; for the legacy stream also
+ * those of the blocking streams. Fills at most SIM_CHANNELS marks. */
+static unsigned marks_of(struct sim_ctx *c, struct sim_stream *s, struct sim_mark m[SIM_CHANNELS])
+{
+    unsigned n = 0;
+
+    pthread_mutex_lock(&c->lock);
+    if (s->last)
+        m[n++] = (struct sim_mark){c, s->ctx_id, s->channel, s->last};
+    for (unsigned ch = 1; s->legacy && ch < SIM_CHANNELS; ch++)
+        if (c->blocking[ch])
+            m[n++] = (struct sim_mark){c, s->ctx_id, ch, c->blocking[ch]};
+    pthread_mutex_unlock(&c->lock);
+    return n;
+}
+
+static int synchronize(CUstream h, bool ptds)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    struct sim_mark m[SIM_CHANNELS];
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    unsigned n = marks_of(c, s, m);
+    for (unsigned i = 0; i < n && !rc; i++)
+        rc = sim_wait(&m[i]);
+    return rc ? rc : sim_ctx_error(c);
+}
+
+static int query(CUstream h, bool ptds)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    struct sim_mark m[SIM_CHANNELS];
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    unsigned n = marks_of(c, s, m);
+    for (unsigned i = 0; i < n; i++)
+        if (!sim_done(&m[i]))
+            return CUDA_ERROR_NOT_READY;
+    return sim_ctx_error(c);
+}
+
+EXPORT CUresult cuStreamSynchronize(CUstream h) { return synchronize(h, false); }
+EXPORT CUresult cuStreamSynchronize_ptsz(CUstream h) { return synchronize(h, true); }
+EXPORT CUresult cuStreamQuery(CUstream h) { return query(h, false); }
+EXPORT CUresult cuStreamQuery_ptsz(CUstream h) { return query(h, true); }
+
+/* ---- questions ---- */
+
+static int get_flags(CUstream h, bool ptds, unsigned *flags)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    *flags = s->flags;
+    return CUDA_SUCCESS;
+}
+
+static int get_priority(CUstream h, bool ptds, int *priority)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!priority)
+        return CUDA_ERROR_INVALID_VALUE;
+    *priority = s->priority;
+    return CUDA_SUCCESS;
+}
+
+static int get_ctx(CUstream h, bool ptds, CUcontext *out)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+static int get_id(CUstream h, bool ptds, unsigned long long *id)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    *id = s->per_thread ? 2 : s->id;
+    return CUDA_SUCCESS;
+}
+
+static int get_device(CUstream h, bool ptds, CUdevice *device)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!device)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = 0;
+    return CUDA_SUCCESS;
+}
+
+/* The simulated driver captures nothing yet. */
+static int is_capturing(CUstream h, bool ptds, int *status)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!status)
+        return CUDA_ERROR_INVALID_VALUE;
+    *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuStreamGetFlags(CUstream h, unsigned *f) { return get_flags(h, false, f); }
+EXPORT CUresult cuStreamGetFlags_ptsz(CUstream h, unsigned *f) { return get_flags(h, true, f); }
+EXPORT CUresult cuStreamGetPriority(CUstream h, int *p) { return get_priority(h, false, p); }
+EXPORT CUresult cuStreamGetPriority_ptsz(CUstream h, int *p) { return get_priority(h, true, p); }
+EXPORT CUresult cuStreamGetCtx(CUstream h, CUcontext *c) { return get_ctx(h, false, c); }
+EXPORT CUresult cuStreamGetCtx_ptsz(CUstream h, CUcontext *c) { return get_ctx(h, true, c); }
+EXPORT CUresult cuStreamGetId(CUstream h, unsigned long long *i) { return get_id(h, false, i); }
+EXPORT CUresult cuStreamGetId_ptsz(CUstream h, unsigned long long *i) { return get_id(h, true, i); }
+EXPORT CUresult cuStreamGetDevice(CUstream h, CUdevice *d) { return get_device(h, false, d); }
+EXPORT CUresult cuStreamGetDevice_ptsz(CUstream h, CUdevice *d) { return get_device(h, true, d); }
+EXPORT CUresult cuStreamIsCapturing(CUstream h, int *s) { return is_capturing(h, false, s); }
+EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream h, int *s) { return is_capturing(h, true, s); }
+
+/* A thread's capture mode; it has no effect while nothing captures, and callers
+ * that swap it want to find it again. */
+EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    static __thread int mine; /* CU_STREAM_CAPTURE_MODE_GLOBAL */
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!mode || *mode < 0 || *mode > 2)
+        return CUDA_ERROR_INVALID_VALUE;
+    int old = mine;
+    mine = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}
+
+/* ---- stream memory operations ---- */
+
+static int word_op(unsigned command, CUstream h, bool ptds, CUdeviceptr address, uint64_t value, unsigned width, unsigned flags)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    struct sim_range r;
+    const unsigned known = command == SIM_WAIT ? 3u | 1u << 30 : 1u; /* comparison and FLUSH; NO_MEMORY_BARRIER */
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (flags & ~known || address % width || !sim_range_find(address, width, &r))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct sim_entry e = {
+        .command = command, .kind = width, .flags = command == SIM_WAIT ? flags & 3u : 0, .a = address, .b = value};
+    return sim_submit(s, &e, NULL);
+}
+
+#define WORD_OP(name, command, type, width)                                                     \
+    EXPORT CUresult name(CUstream h, CUdeviceptr a, type v, unsigned flags)                       \
+    {                                                                                            \
+        return word_op(command, h, false, a, v, width, flags);                                   \
+    }                                                                                            \
+    EXPORT CUresult name##_ptsz(CUstream h, CUdeviceptr a, type v, unsigned flags)                \
+    {                                                                                            \
+        return word_op(command, h, true, a, v, width, flags);                                    \
+    }
+
+WORD_OP(cuStreamWaitValue32, SIM_WAIT, cuuint32_t, 4)
+WORD_OP(cuStreamWaitValue32_v2, SIM_WAIT, cuuint32_t, 4)
+WORD_OP(cuStreamWriteValue32, SIM_WRITE, cuuint32_t, 4)
+WORD_OP(cuStreamWriteValue32_v2, SIM_WRITE, cuuint32_t, 4)
+WORD_OP(cuStreamWaitValue64, SIM_WAIT, cuuint64_t, 8)
+WORD_OP(cuStreamWaitValue64_v2, SIM_WAIT, cuuint64_t, 8)
+WORD_OP(cuStreamWriteValue64, SIM_WRITE, cuuint64_t, 8)
+WORD_OP(cuStreamWriteValue64_v2, SIM_WRITE, cuuint64_t, 8)

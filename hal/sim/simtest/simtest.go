@@ -1,0 +1,132 @@
+// Package simtest gives a test a simulated GPU of its own, and real C programs
+// that use it.
+//
+// It is for tests only. The device runs inside the test process; programs find
+// it through the environment that Start returns. Everything ends with the test.
+package simtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/hal/sim/device"
+)
+
+// Option changes the device before it starts.
+type Option func(*device.Config)
+
+// HBM sets the device's memory in bytes.
+func HBM(n uint64) Option { return func(c *device.Config) { c.HBM = n } }
+
+// Scale sets the wall time per simulated time.
+func Scale(f float64) Option { return func(c *device.Config) { c.Scale = f } }
+
+// Start builds the simulated driver when it is stale, runs a device until the
+// test ends, and returns the environment that makes a program use both:
+// LD_LIBRARY_PATH and XMSCHED_SIM_SOCKET, as NAME=value.
+func Start(t testing.TB, options ...Option) []string {
+	t.Helper()
+	return StartWith(t, Library(t), options...)
+}
+
+// StartWith is Start with a driver that is already built, given by its folder.
+func StartWith(t testing.TB, library string, options ...Option) []string {
+	t.Helper()
+	// Not t.TempDir: the path of a socket must be short.
+	dir, err := os.MkdirTemp("", "xmsim")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := device.Config{Socket: filepath.Join(dir, "s")}
+	for _, o := range options {
+		o(&cfg)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- device.Serve(ctx, cfg) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("simulated device: %v", err)
+		}
+		_ = os.RemoveAll(dir)
+	})
+	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(cfg.Socket); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the simulated device does not start")
+		}
+	}
+	return []string{"LD_LIBRARY_PATH=" + library, "XMSCHED_SIM_SOCKET=" + cfg.Socket}
+}
+
+// Library builds the simulated driver into lib/sim when its sources are newer,
+// and returns that folder.
+func Library(t testing.TB) string {
+	t.Helper()
+	return build(t, "all", filepath.Join(Root(t), "lib", "sim"))
+}
+
+// SanitizedLibrary is Library built with address and undefined-behaviour
+// sanitizers, in a folder of the test's.
+func SanitizedLibrary(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(build(t, "asan", t.TempDir()), "asan")
+}
+
+func build(t testing.TB, target, out string) string {
+	t.Helper()
+	if err := os.MkdirAll(out, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	// Test binaries of several packages build at once.
+	lock, err := os.OpenFile(filepath.Join(out, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = lock.Close() }()
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command("make", "-s", "-C", filepath.Join(Root(t), "hal", "sim", "libcuda"), "OUT="+out, target)
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build the simulated driver: %v\n%s", err, said)
+	}
+	return out
+}
+
+// Root is the repository's root.
+func Root(t testing.TB) string {
+	t.Helper()
+	_, file, _, _ := runtime.Caller(0)
+	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
+	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
+		t.Fatalf("root of the repository: %v", err)
+	}
+	return root
+}
+
+// CompileC compiles a C program against the simulated driver and returns its
+// path. Extra arguments go to the compiler.
+func CompileC(t testing.TB, source, library string, extra ...string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), filepath.Base(source)+".bin")
+	args := append([]string{
+		"-std=c11", "-D_GNU_SOURCE", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-o", out, source,
+		"-L" + library, "-l:libcuda.so.1", "-pthread",
+	}, extra...)
+	if said, err := exec.Command("gcc", args...).CombinedOutput(); err != nil {
+		t.Fatal(fmt.Errorf("compile %s: %w\n%s", source, err, said))
+	}
+	return out
+}
