@@ -17,6 +17,10 @@
 
 typedef void *dlsym_fn(void *, const char *);
 
+/* On the way through dlsym: a sanitizer's runtime calls it before it is ready
+ * for code that it checks. */
+#define EARLY __attribute__((no_sanitize("address", "undefined")))
+
 struct xm_real xm_real;
 void *xm_driver[XM_HOOKS];
 
@@ -26,7 +30,7 @@ static uint16_t by_address[SLOTS]; /* hook number + 1, open addressing by xm_dri
 
 _Static_assert(2 * XM_HOOKS <= SLOTS, "the address table is too small");
 
-static __attribute__((cold, noinline)) dlsym_fn *find_libc_dlsym(void)
+static EARLY __attribute__((cold, noinline)) dlsym_fn *find_libc_dlsym(void)
 {
     static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
     dlsym_fn *f = NULL;
@@ -37,7 +41,7 @@ static __attribute__((cold, noinline)) dlsym_fn *find_libc_dlsym(void)
     return f;
 }
 
-static inline dlsym_fn *real_dlsym(void)
+static EARLY inline dlsym_fn *real_dlsym(void)
 {
     dlsym_fn *f = __atomic_load_n(&libc_dlsym, __ATOMIC_RELAXED);
 
@@ -245,7 +249,7 @@ static __attribute__((noinline)) bool is_ours_to_answer(void *handle, const char
 /* Both ways out are tail calls, so that the loader sees our caller's return
  * address: RTLD_NEXT and RTLD_DEFAULT are relative to it. check.sh looks for the
  * jump. */
-XM_EXPORT void *dlsym(void *restrict handle, const char *restrict name)
+XM_EXPORT EARLY void *dlsym(void *restrict handle, const char *restrict name)
 {
     dlsym_fn *find = real_dlsym();
     const char *asked = name;

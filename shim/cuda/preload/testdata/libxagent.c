@@ -35,7 +35,7 @@ int xm_agent_start(const struct xm_host *host)
 
     (void)host;
     if (!path)
-        return -1;
+        return 0;
     fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
         return -1;

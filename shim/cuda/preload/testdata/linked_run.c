@@ -43,10 +43,18 @@ static CUresult launch(void)
     return cuLaunchKernel(NULL, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL);
 }
 
+static void end(void)
+{
+    if (stream)
+        check(cuStreamDestroy_v2(stream), "cuStreamDestroy");
+    stream = NULL;
+}
+
 static void init(void)
 {
     CUcontext ctx;
 
+    end();
     check(cuInit(0), "cuInit");
     check(cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
     check(cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
@@ -214,6 +222,7 @@ int main(int argc, char **argv)
         else if (strcmp(verb, "sleep") == 0 && i + 1 < argc)
             pause_ms(atol(argv[++i]));
         else if (strcmp(verb, "exec") == 0 && i + 1 < argc) {
+            end();
             fflush(stdout);
             execv(argv[i + 1], argv + i + 1);
             perror(argv[i + 1]);
@@ -223,5 +232,6 @@ int main(int argc, char **argv)
             return 2;
         }
     }
+    end();
     return bad;
 }
