@@ -193,7 +193,6 @@ func launchRefusals(t *transcript) {
 	ask := func(what string, f uintptr, s [7]uintptr) {
 		t.call("cuLaunchKernel", what, f, s[0], s[1], s[2], s[3], s[4], s[5], s[6], 0, 0, 0)
 	}
-	ask("NULL function", 0, [7]uintptr{1, 1, 1, 1, 1, 1, 0})
 	ask("grid 0, 1, 1", empty, [7]uintptr{0, 1, 1, 1, 1, 1, 0})
 	ask("grid 1, 0, 1", empty, [7]uintptr{1, 0, 1, 1, 1, 1, 0})
 	ask("grid 1, 1, 0", empty, [7]uintptr{1, 1, 0, 1, 1, 1, 0})
@@ -221,4 +220,5 @@ func launchRefusals(t *transcript) {
 	t.section("the context is unharmed")
 	ask("1, 1, 1, 1, 1, 1", empty, [7]uintptr{1, 1, 1, 1, 1, 1, 0})
 	t.call("cuCtxSynchronize", "")
+	ask("NULL function", 0, [7]uintptr{1, 1, 1, 1, 1, 1, 0})
 }

@@ -42,7 +42,7 @@ const (
 
 // caseLimit is how long a case may take before it counts as hanging. Cases take
 // milliseconds, and a driver's start some seconds at worst.
-const caseLimit = 60 * time.Second
+const caseLimit = 30 * time.Second
 
 // Runner runs the suite.
 type Runner struct {
@@ -53,7 +53,8 @@ type Runner struct {
 	Only []string
 }
 
-// Run runs all cases and writes the transcript to w when they are done. d is the
+// Run runs all cases and writes the transcript to w when they are done, also after
+// a failure, which cuts short the case that it came in. d is the
 // driver of this process, opened and not initialised. Run must be reached again,
 // in the same way, by the same program started with the same arguments.
 func Run(ctx context.Context, w io.Writer, d *cuda.Driver) error {
@@ -76,18 +77,19 @@ func (r Runner) Run(ctx context.Context, w io.Writer, d *cuda.Driver) error {
 		}
 	}
 	var out strings.Builder
+	var failures []error
 	for _, c := range cases {
 		if len(r.Only) > 0 && !slices.Contains(r.Only, c.name) {
 			continue
 		}
 		fmt.Fprintf(&out, "== %s\n", c.name)
 		if err := r.runCase(ctx, c, &out); err != nil {
-			return fmt.Errorf("case %s: %w", c.name, err)
+			failures = append(failures, fmt.Errorf("case %s: %w", c.name, err))
 		}
 	}
 	// Only now: a child opens w's file too when it starts.
 	_, err := io.WriteString(w, out.String())
-	return err
+	return errors.Join(append(failures, err)...)
 }
 
 // Child says whether this process is a child of a running suite. Its Run answers

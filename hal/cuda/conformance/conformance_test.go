@@ -33,7 +33,8 @@ func runner(env []string, only ...string) Runner {
 		Only: only,
 		Command: func(ctx context.Context) *exec.Cmd {
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestChild$")
-			cmd.Env = append(os.Environ(), env...)
+			// A child built with the race detector would sleep a second at its end.
+			cmd.Env = append(append(os.Environ(), "GORACE=atexit_sleep_ms=0"), env...)
 			return cmd
 		},
 	}
@@ -83,8 +84,8 @@ func TestRefusesWithoutDriver(t *testing.T) {
 	if paths, _ := filepath.Glob("/usr/l*/*/libcuda.so.1"); len(paths) == 0 && err == nil {
 		t.Error("children without a driver were taken for a run")
 	}
-	if err != nil && got.Len() > 0 {
-		t.Error("a failed run wrote a transcript")
+	if err != nil && got.String() != "== init\n" {
+		t.Errorf("a case that did not run has lines: %q", got.String())
 	}
 }
 

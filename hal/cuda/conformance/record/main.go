@@ -7,11 +7,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/conformance"
@@ -21,7 +23,7 @@ func main() {
 	out := flag.String("out", "", "file for the transcript; empty: standard output")
 	only := flag.String("only", "", "comma-separated cases to run; empty: all of "+strings.Join(conformance.Cases(), ", "))
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if err := run(ctx, *out, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "record:", err)
@@ -39,15 +41,13 @@ func run(ctx context.Context, out, only string) error {
 		r.Only = strings.Split(only, ",")
 	}
 	var text strings.Builder
-	if err := r.Run(ctx, &text, driver); err != nil {
-		return err
-	}
+	failure := r.Run(ctx, &text, driver)
 	if conformance.Child() {
-		return nil
+		return failure
 	}
 	if out == "" {
 		fmt.Print(text.String())
-		return nil
+		return failure
 	}
-	return os.WriteFile(out, []byte(text.String()), 0o644)
+	return errors.Join(failure, os.WriteFile(out, []byte(text.String()), 0o644))
 }
