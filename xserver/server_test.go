@@ -152,7 +152,9 @@ func TestHighestPriorityRuns(t *testing.T) {
 	low := join(t, c, client.Registration{Name: "low", TaskToken: "l"})
 	low.await("free run", func(g board.Gate, gr board.Grant) bool { return g.Open() && gr.Mode == board.Free })
 	high := join(t, c, client.Registration{Name: "high", TaskToken: "h", Priority: 10})
-	low.await("bounds", func(g board.Gate, gr board.Grant) bool { return gr.Mode == board.Bounded && gr.Threshold == 16 && gr.Batch == 8 })
+	low.await("bounds", func(g board.Gate, gr board.Grant) bool {
+		return gr.Mode == board.Bounded && gr.Threshold == 16 && gr.Batch == 8
+	})
 	high.await("top", func(g board.Gate, gr board.Grant) bool { return g.Open() && gr.Mode == board.Top })
 
 	low.ready(true)

@@ -80,7 +80,7 @@ type Agent struct {
 	mu      sync.Mutex
 	board   *board.Board    // protected by mu; nil: not attached
 	session *client.Session // protected by mu; nil: none
-	told    int             // protected by mu: names the session knows
+	told    map[string]bool // protected by mu: names the session knows
 }
 
 // Start starts the agent and returns at once. An environment that cannot be
@@ -230,7 +230,7 @@ func (a *Agent) handOver(at *client.Attachment) error {
 func (a *Agent) setCurrent(b *board.Board, s *client.Session) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.board, a.session, a.told = b, s, 0
+	a.board, a.session, a.told = b, s, map[string]bool{}
 }
 
 // listen beats the heart and carries news, until the process goes away.
@@ -266,11 +266,20 @@ func (a *Agent) report() {
 	names := a.host.Uncovered()
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.session == nil || len(names) <= a.told {
+	if a.session == nil {
 		return
 	}
-	if a.session.Report(names[a.told:]) == nil {
-		a.told = len(names)
+	var fresh []string
+	for _, name := range names {
+		if !a.told[name] {
+			fresh = append(fresh, name)
+		}
+	}
+	if len(fresh) == 0 || a.session.Report(fresh) != nil {
+		return
+	}
+	for _, name := range fresh {
+		a.told[name] = true
 	}
 }
 

@@ -44,7 +44,7 @@ type Dir struct {
 // Open makes the directory if need be and takes its lock. A *BusyError says that
 // another daemon has it.
 func Open(path string) (*Dir, error) {
-	d := &Dir{path: path, public: path == client.SystemDir && os.Geteuid() == 0}
+	d := &Dir{path: path}
 	if longest := d.File(client.ControlSocket); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("%s: the path of a socket may have %d bytes, this one has %d", longest, maxSocketPath, len(longest))
 	}
@@ -57,41 +57,40 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// make creates the directory, for its owner alone. The one of a root daemon that
-// serves everyone may be passed through, and nothing else.
+// make creates the directory, for its owner alone; root's usual one, whose daemon
+// serves everyone, may be passed through. An existing directory is closed to
+// others, but that root may have opened another one to passage (0711), for
+// containers and other users.
 func (d *Dir) make() error {
+	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
+		return err
+	}
+	root := os.Geteuid() == 0
 	mode := os.FileMode(0o700)
-	if d.public {
+	if root && d.path == client.SystemDir {
 		mode = 0o711
 	}
-	err := os.MkdirAll(filepath.Dir(d.path), 0o755)
-	if err != nil {
+	switch err := os.Mkdir(d.path, mode); {
+	case errors.Is(err, os.ErrExist):
+		var st unix.Stat_t
+		if err := unix.Lstat(d.path, &st); err != nil {
+			return err
+		}
+		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
+			return fmt.Errorf("%s is not a directory", d.path)
+		}
+		if int(st.Uid) != os.Geteuid() {
+			return fmt.Errorf("%s belongs to uid %d, not to us (%d)", d.path, st.Uid, os.Geteuid())
+		}
+		mode = 0o700
+		if root {
+			mode |= os.FileMode(st.Mode & 0o011)
+		}
+	case err != nil:
 		return err
 	}
-	if err = os.Mkdir(d.path, mode); err == nil {
-		return os.Chmod(d.path, mode) // whatever the umask is
-	}
-	if !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	info, err := os.Lstat(d.path)
-	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return fmt.Errorf("%s is not a directory", d.path)
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(d.path, &st); err != nil {
-		return err
-	}
-	if int(st.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to uid %d, not to us (%d)", d.path, st.Uid, os.Geteuid())
-	}
-	if info.Mode().Perm()&0o077 != mode&0o077 {
-		return os.Chmod(d.path, mode)
-	}
-	return nil
+	d.public = mode&0o001 != 0
+	return os.Chmod(d.path, mode) // whatever the umask was
 }
 
 // take locks the directory. The lock goes with the process, however it ends.
