@@ -8,6 +8,7 @@
 
 #include "gen/cuda_prototypes.h"
 
+static CUcontext ctx;
 static pthread_barrier_t barrier;
 static long calls;
 static int rounds;
@@ -30,7 +31,7 @@ static void *run(void *arg)
     struct worker *w = arg;
     CUstream stream;
 
-    if (cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+    if (cuCtxSetCurrent(ctx) != CUDA_SUCCESS || cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         exit(1);
     for (int r = 0; r < rounds; r++) {
         double start;
@@ -51,13 +52,12 @@ int main(int argc, char **argv)
 {
     int threads = argc == 4 ? atoi(argv[1]) : 0;
     struct worker w[64];
-    CUcontext ctx;
 
     calls = argc == 4 ? atol(argv[2]) : 0;
     rounds = argc == 4 ? atoi(argv[3]) : 0;
     if (threads < 1 || threads > 64 || calls < 1 || rounds < 1)
         return 2;
-    if (cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0) || cuCtxSetCurrent(ctx))
+    if (cuInit(0) || cuDevicePrimaryCtxRetain(&ctx, 0))
         return 1;
     pthread_barrier_init(&barrier, NULL, (unsigned)threads);
     for (int i = 0; i < threads; i++) {

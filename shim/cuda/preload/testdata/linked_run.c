@@ -27,6 +27,7 @@
 
 unsigned long fake_commands(void);
 
+static CUcontext ctx;
 static CUstream stream;
 static int bad;
 
@@ -52,8 +53,6 @@ static void end(void)
 
 static void init(void)
 {
-    CUcontext ctx;
-
     end();
     check(cuInit(0), "cuInit");
     check(cuDevicePrimaryCtxRetain(&ctx, 0), "cuDevicePrimaryCtxRetain");
@@ -115,6 +114,7 @@ static void *thread(void *arg)
     long n = *(long *)arg;
     unsigned long before = fake_commands();
 
+    check(cuCtxSetCurrent(ctx), "cuCtxSetCurrent");
     for (long i = 0; i < n; i++)
         check(launch(), "cuLaunchKernel");
     if (fake_commands() - before != (unsigned long)n) {
