@@ -3,7 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/signal"
+	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -12,6 +16,9 @@ import (
 	"xmsched/cmd/internal/cli"
 	"xmsched/hal/sim/device"
 )
+
+// simStartTime is how long the simulated device may take to start.
+const simStartTime = 10 * time.Second
 
 // simCommand is the simulated device's own process.
 func simCommand() *cobra.Command {
@@ -42,8 +49,30 @@ func simCommand() *cobra.Command {
 	return c
 }
 
-// simulated points a program at the simulated device.
-func simulated(_ context.Context, env []string, lib, dir string) ([]string, error) {
-	_, _, _ = env, lib, dir
-	return nil, errors.New("the simulated GPU cannot be started yet")
+// simulated points a program at the simulated device of a run directory, which is
+// started if it does not run.
+func simulated(ctx context.Context, env []string, lib, dir string) ([]string, error) {
+	if _, err := device.FromEnv(); err != nil {
+		return nil, cli.Usagef("%v", err)
+	}
+	driver := filepath.Join(lib, "sim")
+	if _, err := os.Stat(filepath.Join(driver, "libcuda.so.1")); err != nil {
+		return nil, fmt.Errorf("the simulated driver is not in %s: run `make build`, or set XMSCHED_LIB to its folder", driver)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the run directory: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, simStartTime)
+	defer cancel()
+	socket, err := device.Ensure(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	path := driver
+	if there := variables(env)["LD_LIBRARY_PATH"]; there != "" && there != driver && !strings.HasPrefix(there, driver+":") {
+		path += ":" + there
+	} else if there != "" {
+		path = there
+	}
+	return with(with(env, "LD_LIBRARY_PATH", path), "XMSCHED_SIM_SOCKET", socket), nil
 }

@@ -42,21 +42,27 @@ func start(c *cobra.Command, s settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	dir, err := client.RunDir()
-	if err == nil {
+	dir, noDir := client.RunDir()
+	if noDir != nil && s.sim {
+		return noDir
+	}
+	if noDir == nil {
 		env = with(env, "XMSCHED_DIR", dir)
-		err = daemonAnswers(c.Context(), dir)
-	}
-	if err != nil && s.requireDaemon {
-		return err
-	}
-	if err != nil {
-		warn(c, "%v; the program runs unscheduled until then", err)
 	}
 	if s.sim {
 		if env, err = simulated(c.Context(), env, lib, dir); err != nil {
 			return err
 		}
+	}
+	absent := noDir
+	if absent == nil {
+		absent = daemonAnswers(c.Context(), dir)
+	}
+	if absent != nil {
+		if s.requireDaemon {
+			return absent
+		}
+		warn(c, "%v; the program runs unscheduled until then", absent)
 	}
 	return become(path, args, env)
 }
@@ -80,16 +86,13 @@ func judge(c *cobra.Command, path string) error {
 }
 
 func daemonAnswers(ctx context.Context, dir string) error {
-	if ctx == nil {
-		ctx = context.Background()
-	}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	conn, err := client.Dial(ctx, dir)
 	if err != nil {
 		return err
 	}
-	return errors.Join(conn.Close())
+	return conn.Close()
 }
 
 // environment is what the program starts with, but for the run directory and
