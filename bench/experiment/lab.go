@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"xmsched/bench/rows"
 	"xmsched/bench/workloads"
 	"xmsched/hal/sim/device"
@@ -37,6 +39,7 @@ type Lab struct {
 	env             []string // of every child: ours, cleaned, and the simulated device's
 	dir             string   // private folder: the daemon's run directory and files for children
 	daemon          *Child
+	simSocket       string // of the simulated device; empty on a real one
 	iterationsPerUS float64
 }
 
@@ -92,6 +95,7 @@ func (l *Lab) findDevice(ctx context.Context, sim bool) error {
 	if err != nil {
 		return errors.Join(real, fmt.Errorf("start the simulated device: %w", err))
 	}
+	l.simSocket = socket
 	for _, name := range []string{"XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE"} {
 		if v, ok := os.LookupEnv(name); ok {
 			l.env = append(l.env, name+"="+v)
@@ -136,13 +140,35 @@ func (l *Lab) probe(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the daemon and removes the private folder. The simulated device
-// ends by itself when its last client has left.
+// Close ends the daemon and the simulated device and removes the private folder.
 func (l *Lab) Close() {
 	if l.daemon != nil {
 		l.daemon.Kill()
 	}
+	if l.simSocket != "" {
+		endListener(l.simSocket)
+	}
 	_ = os.RemoveAll(l.dir)
+}
+
+// endListener ends the process that listens on a socket of the lab's own folder,
+// which only the device can be that the lab started. Should that not work, the
+// device ends itself some seconds after its last client.
+func endListener(path string) {
+	conn, err := net.Dial("unixpacket", path)
+	if err != nil {
+		return // it is gone
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(fd uintptr) {
+		if peer, err := unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); err == nil && peer.Pid > 1 {
+			_ = unix.Kill(int(peer.Pid), unix.SIGTERM)
+		}
+	})
 }
 
 // RunDir is the run directory of the lab's daemon.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,10 +131,14 @@ func (l *Lab) launchMode(ctx context.Context, e Launch, mode string, args []stri
 		if report != nil {
 			report("launch "+mode, round, e.Rounds)
 		}
-		for _, side := range []struct {
+		sides := []struct {
 			into map[int][]float64
 			u    *Under
-		}{{native, nil}, {preloaded, &Under{Name: "launchloop"}}} {
+		}{{native, nil}, {preloaded, &Under{Name: "launchloop"}}}
+		if round%2 == 1 { // neither side is always the first of its pair
+			slices.Reverse(sides)
+		}
+		for _, side := range sides {
 			each, err := l.launchOnce(ctx, e, args, side.u)
 			if err != nil {
 				return nil, err

@@ -7,14 +7,17 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
 // maxLine bounds one row; the longest real one is under 2 KiB.
 const maxLine = 1 << 20
 
-// FileName is where a row of a run is kept: <row>-<date>-<commit8>.jsonl.
+// FileName is where a row of a run is kept: <row>-<date>-<commit8>.jsonl. Of a
+// commit with a mark behind it ("…-dirty") the mark stays in the row alone.
 func FileName(row string, at time.Time, commit string) string {
+	commit, _, _ = strings.Cut(commit, "-")
 	if len(commit) > 8 {
 		commit = commit[:8]
 	}

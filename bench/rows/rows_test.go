@@ -109,6 +109,9 @@ func TestFiles(t *testing.T) {
 	if want := "launch-2026-11-29-01234567.jsonl"; filepath.Base(path) != want {
 		t.Errorf("file name %s, want %s", filepath.Base(path), want)
 	}
+	if got := FileName("p99", sample().Time.Time, "3996982-dirty"); got != "p99-2026-11-29-3996982.jsonl" {
+		t.Errorf("file name of a modified tree: %s", got)
+	}
 	a, b := sample(), sample()
 	b.Mode = ModeBounded
 	if err := Append(path, a); err != nil {

@@ -21,7 +21,6 @@ none (every output then says "simulated": such times are no evidence).
 It starts its own daemon in a folder of its own and ends everything it started.
 A daemon and programs that run already are left alone, but share the GPU: for
 numbers, let nothing else use it.`,
-		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(
 		demoCommand(), p99Command(), launchCommand(), decisionCommand(), startupCommand(), pytorchCommand(),

@@ -21,7 +21,6 @@ func workCommand() *cobra.Command {
 		Use:    "work",
 		Short:  "The programs that the experiments run",
 		Hidden: true,
-		Args:   cobra.NoArgs,
 	}
 	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workClient())
 	return cmd
