@@ -114,6 +114,9 @@ func symbolText(hex, asked string, table *symbols) string {
 	if err != nil {
 		return hex
 	}
+	if address == 1 { // as probe.c has it
+		return "an untouched pointer"
+	}
 	if n := table.name(address, asked); n != "" {
 		return n
 	}

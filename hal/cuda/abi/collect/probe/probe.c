@@ -88,6 +88,12 @@ static unsigned long relative(void *p)
     return p ? (unsigned long)((uintptr_t)p - base) : 0;
 }
 
+/* For a reader: 1 is what no function is at, a pointer that was not written. */
+static unsigned long shown(void *p)
+{
+    return p == (void *)base ? 1 : relative(p);
+}
+
 /* The ways in which the first version answers otherwise than the second, each
  * with a few examples. */
 static struct { int r, r1, same_pointer; long count; } ways[64];
@@ -111,7 +117,7 @@ static void note_difference(const char *kind, const char *name, int version, uin
     }
     if (ways[w].count++ < 4)
         printf("%s-v1\t%s\t%d\t%lu\t%d\t0x%lx\t%d\t0x%lx\n", kind, name, version, (unsigned long)flags, r,
-               relative(p), r1, relative(q));
+               shown(p), r1, shown(q));
 }
 
 static void ask_all(const char *kind)
