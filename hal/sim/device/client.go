@@ -76,7 +76,11 @@ func (d *Device) serveClient(ctx context.Context, conn *net.UnixConn) {
 		for _, f := range fds {
 			_ = unix.Close(f)
 		}
-		if err := send(conn, &rep, fd); err != nil {
+		err = send(conn, &rep, fd)
+		if fd >= 0 {
+			_ = unix.Close(fd)
+		}
+		if err != nil {
 			return
 		}
 	}
@@ -179,8 +183,8 @@ func send(conn *net.UnixConn, rep *reply, fd int) error {
 	return nil
 }
 
-// answer acts on a request. The descriptor it returns (or -1) stays the
-// device's; fds are closed by the caller.
+// answer acts on a request. The caller sends the descriptor that it returns, if
+// not -1, and closes it and fds.
 func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -234,9 +238,13 @@ func (d *Device) hello(c *client, req *request) (reply, int) {
 	if req.A != wireVersion {
 		return reply{Result: systemMismatch}, -1
 	}
+	bell, err := unix.FcntlInt(uintptr(c.bell), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return reply{Result: operatingSystem}, -1
+	}
 	rep := reply{A: d.capacity.Total(), B: uint64(d.cfg.Scale * 1e6), UUID: d.uuid}
 	copy(rep.Text[:textBytes-1], deviceName)
-	return rep, c.bell
+	return rep, bell
 }
 
 // deviceName says what every figure from this device has to say.
@@ -270,12 +278,6 @@ func (d *Device) addContext(c *client) (reply, int) {
 	word32(shared, 4).Store(wireVersion)
 	word32(shared, offAsleep).Store(1)
 	c.contexts[g.id], d.contexts[g.id] = g, g
-	// The descriptor goes with the reply, and is the context's no longer: the
-	// mapping keeps the memory. Sending happens after mu, so it is kept until
-	// the context ends.
-	c.space.mu.Lock()
-	defer c.space.mu.Unlock()
-	c.space.shared = append(c.space.shared, sharedFD{g.id, fd})
 	return reply{A: g.id}, fd
 }
 
@@ -295,7 +297,6 @@ func (d *Device) removeContext(g *gpuContext) {
 	d.afters = without(d.afters, mine)
 	delete(d.contexts, g.id)
 	delete(g.owner.contexts, g.id)
-	g.owner.space.closeShared(g.id)
 	d.capacity.Return(contextOverhead + g.owner.space.removeAll(func(s *span) bool {
 		return s.kind == deviceMemory && s.ctx == g.id
 	}))

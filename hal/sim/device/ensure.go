@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -24,7 +25,7 @@ const (
 // none: `xrun sim-device`, detached, which ends itself ten seconds after its last
 // client left. Callers that race start one device, by a lock file. dir must
 // exist. The device is xrun beside this executable, or in ../bin from
-// $XMSCHED_LIB.
+// $XMSCHED_LIB; XMSCHED_SIM_HBM and XMSCHED_SIM_SCALE configure it.
 func Ensure(ctx context.Context, dir string) (string, error) {
 	socket := filepath.Join(dir, socketName)
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -89,15 +90,22 @@ func start(dir, socket string) (<-chan error, error) {
 	if err != nil {
 		return nil, err
 	}
+	cfg, err := FromEnv()
+	if err != nil {
+		return nil, fmt.Errorf("start simulated device: %w", err)
+	}
 	out, err := os.OpenFile(filepath.Join(dir, logName), os.O_CREATE|os.O_WRONLY|os.O_TRUNC|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("start simulated device: %w", err)
 	}
 	defer func() { _ = out.Close() }()
-	cmd := exec.Command(program, "sim-device", "--socket", socket)
+	cmd := exec.Command(program, "sim-device", "--socket", socket,
+		"--hbm", strconv.FormatUint(cfg.HBM, 10), "--scale", strconv.FormatFloat(cfg.Scale, 'g', -1, 64))
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = "/"
-	cmd.Env = withoutPreload(os.Environ())
+	// The engine and its workers may each hold a processor for a while; the
+	// control connections must not wait for them.
+	cmd.Env = append(withoutPreload(os.Environ()), "GOMAXPROCS=4")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start simulated device: %w", err)

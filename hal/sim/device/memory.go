@@ -4,25 +4,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sharedFD is the descriptor of a context's shared memory.
-type sharedFD struct {
-	ctx uint64
-	fd  int
-}
-
-// closeShared closes a context's descriptor.
-func (s *space) closeShared(ctx uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, f := range s.shared {
-		if f.ctx == ctx {
-			_ = unix.Close(f.fd)
-			s.shared = append(s.shared[:i], s.shared[i+1:]...)
-			return
-		}
-	}
-}
-
 const (
 	pageBytes  = 4096
 	blockBytes = 2 << 20 // the driver takes device memory in blocks of this size
@@ -55,11 +36,12 @@ func (d *Device) alloc(c *client, req *request) result {
 		d.log.Warn("allocate device memory", "bytes", req.C, "err", err)
 		return outOfMemory
 	}
-	sp := &span{base: req.B, size: req.C, kind: deviceMemory, ctx: req.A, charge: charge(req.C), data: data, fd: fd}
-	if !c.space.add(sp) {
+	_ = unix.Close(fd) // the mapping keeps the memory
+	sp := &span{base: req.B, size: req.C, kind: deviceMemory, ctx: req.A, charge: charge(req.C), data: data}
+	if r := c.space.add(sp); r != success {
 		sp.unmap()
 		d.capacity.Return(sp.charge)
-		return invalidValue
+		return r
 	}
 	return success
 }
@@ -79,10 +61,11 @@ func (d *Device) hostAlloc(c *client, req *request) (reply, int) {
 		d.log.Warn("allocate host memory", "bytes", req.C, "err", err)
 		return reply{Result: outOfMemory}, -1
 	}
-	sp := &span{base: req.B, size: req.C, kind: hostMemory, data: data, fd: fd}
-	if !c.space.add(sp) {
+	sp := &span{base: req.B, size: req.C, kind: hostMemory, data: data}
+	if r := c.space.add(sp); r != success {
 		sp.unmap()
-		return reply{Result: invalidValue}, -1
+		_ = unix.Close(fd)
+		return reply{Result: r}, -1
 	}
 	c.hostBytes += sp.size
 	return reply{}, fd
@@ -95,15 +78,15 @@ func (d *Device) hostRegister(c *client, req *request, fds []int) result {
 	if req.C == 0 || req.C > hostLimit-c.hostBytes || req.B == 0 {
 		return invalidValue
 	}
-	sp := &span{base: req.B, size: req.C, kind: foreignMemory, fd: -1}
+	sp := &span{base: req.B, size: req.C, kind: foreignMemory}
 	if len(fds) == 1 {
 		if data := mapForeign(fds[0], req.D, req.C); data != nil {
 			sp.kind, sp.data = hostMemory, data
 		}
 	}
-	if !c.space.add(sp) {
+	if r := c.space.add(sp); r != success {
 		sp.unmap()
-		return alreadyMapped
+		return r
 	}
 	c.hostBytes += sp.size
 	return success

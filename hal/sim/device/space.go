@@ -17,9 +17,9 @@ var errUnmapped = errors.New("address is not mapped")
 type memoryKind uint8
 
 const (
-	deviceMemory memoryKind = iota
-	hostMemory              // mapped here
-	foreignMemory           // in the client only: reached through the kernel
+	deviceMemory  memoryKind = iota
+	hostMemory               // mapped here
+	foreignMemory            // in the client only: reached through the kernel
 )
 
 // span is one mapped range of a client's addresses. data is nil for foreign
@@ -30,7 +30,6 @@ type span struct {
 	ctx        uint64 // owner of device memory
 	charge     uint64 // bytes of capacity
 	data       []byte
-	fd         int // keeps a memfd nameable; -1 none
 	uses       int
 	gone       bool
 }
@@ -38,27 +37,36 @@ type span struct {
 // space is a client's address space as the device sees it: spans in order, none
 // overlapping. A span taken out stays mapped here until its last use ends.
 type space struct {
-	pid    int
-	mu     sync.Mutex
-	spans  []*span
-	dead   []*span    // taken out and unused
-	shared []sharedFD // of the contexts' rings
+	pid   int
+	mu    sync.Mutex
+	spans []*span
+	dead  []*span // taken out and unused
 }
 
-func (s *space) add(n *span) bool {
+// maxSpans bounds a client's ranges: each is a mapping of this process, which
+// can have some 65,000.
+const maxSpans = 16384
+
+// foreignLimit bounds the copy that a view makes of memory it cannot map.
+const foreignLimit = 256 << 20
+
+func (s *space) add(n *span) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if n.size == 0 || n.base+n.size < n.base {
-		return false
+		return invalidValue
+	}
+	if len(s.spans) >= maxSpans {
+		return outOfMemory
 	}
 	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].base+s.spans[i].size > n.base })
 	if i < len(s.spans) && s.spans[i].base < n.base+n.size {
-		return false
+		return alreadyMapped
 	}
 	s.spans = append(s.spans, nil)
 	copy(s.spans[i+1:], s.spans[i:])
 	s.spans[i] = n
-	return true
+	return success
 }
 
 // remove takes the span that begins at base out; nil when there is none that
@@ -119,10 +127,6 @@ func (sp *span) unmap() {
 		_ = unix.Munmap(sp.data)
 		sp.data = nil
 	}
-	if sp.fd >= 0 {
-		_ = unix.Close(sp.fd)
-		sp.fd = -1
-	}
 }
 
 // acquire finds the span that holds all of [addr, addr+n) and keeps it.
@@ -167,6 +171,9 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 	v.spans = append(v.spans, sp)
 	if sp.data != nil {
 		return sp.data[addr-sp.base:][:n:n], nil
+	}
+	if n > foreignLimit {
+		return nil, fmt.Errorf("%d bytes at %#x of memory that is not shared: at most %d", n, addr, foreignLimit)
 	}
 	buf := make([]byte, n)
 	if a != kernels.Write {

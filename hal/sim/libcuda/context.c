@@ -84,9 +84,24 @@ static int begin(struct sim_ctx *c)
     return CUDA_SUCCESS;
 }
 
-/* Ends the device's side and forgets what belongs to it. The shared memory stays
- * mapped: another thread may be looking at it, and a process makes few
- * contexts. */
+/* The shared memory of a context that has ended stays mapped for a while: another
+ * thread may just be looking at its rings. */
+static void bury(struct sim_context *mem)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct sim_context *buried[8];
+    static unsigned next;
+
+    pthread_mutex_lock(&lock);
+    struct sim_context *oldest = buried[next];
+    buried[next] = mem;
+    next = (next + 1) % (sizeof buried / sizeof *buried);
+    pthread_mutex_unlock(&lock);
+    if (oldest)
+        munmap(oldest, sizeof *oldest);
+}
+
+/* Ends the device's side and forgets what belongs to it. */
 static void end(struct sim_ctx *c)
 {
     struct sim_request q = {.op = SIM_CONTEXT_END, .a = c->id};
@@ -103,6 +118,7 @@ static void end(struct sim_ctx *c)
     c->slots_used = c->slots_free = c->slots_first = 0;
     c->chunk_count = 0;
     pthread_mutex_unlock(&c->lock);
+    bury(c->mem);
 }
 
 int sim_ctx_drain(struct sim_ctx *c)

@@ -16,6 +16,8 @@ static bool own_ok;
 
 static void own_gone(void *list)
 {
+    if (sim_ready())
+        return; /* a forked child: the parent's locks may be taken for ever */
     for (struct own *o = list, *next; o; o = next) {
         next = o->next;
         sim_object_free(o->stream);
