@@ -139,6 +139,7 @@ func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 	if err := s.loop.Add(a); err != nil {
 		return err
 	}
+	s.forgetState()
 	a = plane.Attachment{Bell: -1, Death: -1, Socket: -1} // the loop's now
 	if err := send(conn, client.BoardReply{Version: client.BoardProtocol}, memory, bell); err != nil {
 		_ = s.loop.Remove(p.id)

@@ -118,7 +118,10 @@ func (s *Server) open() (err error) {
 	if s.boards, err = s.dir.Listen(client.BoardSocket); err != nil {
 		return fmt.Errorf("board socket: %w", err)
 	}
-	s.loop, err = plane.NewLoop(plane.New(plane.Config{}, s.policy), s.registry.remove)
+	s.loop, err = plane.NewLoop(plane.New(plane.Config{}, s.policy), func(id plane.ProcessID) {
+		s.registry.remove(id)
+		s.forgetState()
+	})
 	if err != nil {
 		return err
 	}
@@ -180,7 +183,7 @@ func (s *Server) setPolicy(p compute.Policy) error {
 		return err
 	}
 	s.mu.Lock()
-	s.policy = p
+	s.policy, s.stateAt = p, time.Time{}
 	s.mu.Unlock()
 	s.log.Info("policy changed", "policy", p.Name())
 	s.remember()
@@ -206,6 +209,13 @@ func (s *Server) describe() (plane.State, plane.Latency, error) {
 	s.state, s.turns, s.stateAt = state, turns, time.Now()
 	s.mu.Unlock()
 	return state, turns, nil
+}
+
+// forgetState has the next listing look again: a process came or went.
+func (s *Server) forgetState() {
+	s.mu.Lock()
+	s.stateAt = time.Time{}
+	s.mu.Unlock()
 }
 
 func random64() uint64 {
