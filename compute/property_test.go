@@ -69,7 +69,10 @@ func checkNoTrace(t *rapid.T, s *Scheduler) {
 		}
 	}
 	counted := 0
-	for _, task := range s.tasks {
+	for id, task := range s.tasks {
+		if task.seats == 0 {
+			t.Fatalf("task %d is nowhere and still known", id)
+		}
 		counted += task.seats
 	}
 	if counted != seats {

@@ -97,6 +97,14 @@ func TestPlanted(t *testing.T) {
 		{"panic in the agent", map[string]string{
 			"shim/agent/a.go": doc + "package p\nfunc f() { panic(1) }\n",
 		}, "panics in somebody else's process"},
+		{"a tool of the shim's build", map[string]string{
+			"shim/internal/gen/a.go": doc + "package main\nimport \"os\"\nfunc main() { defer os.Exit(1); panic(1) }\n",
+		}, ""},
+		{"agent tested against the daemon", map[string]string{
+			"shim/agent/a.go":      doc + "package p\n",
+			"shim/agent/a_test.go": "package p\nimport _ \"xmsched/xserver\"\n",
+			"xserver/a.go":         doc + "package p\n",
+		}, ""},
 		{"no package comment", map[string]string{
 			"bench/a.go": "package p\n",
 		}, "has no package comment"},

@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -76,7 +77,7 @@ func (s *source) check(file *ast.File) {
 				s.report(n, "uses a channel in a core")
 			}
 		case *ast.CallExpr:
-			if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "panic" && id.Obj == nil && s.room == "shim" {
+			if id, ok := n.Fun.(*ast.Ident); ok && id.Name == "panic" && id.Obj == nil && s.isGuest() {
 				s.report(n, "panics in somebody else's process")
 			}
 		case *ast.SelectorExpr:
@@ -91,36 +92,42 @@ func (s *source) check(file *ast.File) {
 // clock are the parts of package time that know what time it is.
 var clock = []string{"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"}
 
-func (s *source) selector(at ast.Node, path, name string) {
+func (s *source) selector(at ast.Node, pkg, name string) {
 	switch {
-	case path == "time" && s.isCore() && slices.Contains(clock, name):
+	case pkg == "time" && s.isCore() && slices.Contains(clock, name):
 		s.report(at, "reads the clock in a core: time.%s", name)
 	case s.mayExit():
-	case path == "os" && name == "Exit",
-		path == "syscall" && name == "Exit",
-		path == "log" && (strings.HasPrefix(name, "Fatal") || strings.HasPrefix(name, "Panic")):
-		s.report(at, "%s.%s ends the process, which is for a command to decide", path, name)
+	case pkg == "os" && name == "Exit",
+		pkg == "syscall" && name == "Exit",
+		pkg == "log" && (strings.HasPrefix(name, "Fatal") || strings.HasPrefix(name, "Panic")):
+		s.report(at, "%s.%s ends the process, which is for a command to decide", pkg, name)
 	}
 }
 
 func (s *source) isCore() bool { return slices.Contains(cores, s.room) }
 
+// isGuest: what of the shim is loaded into somebody else's process. The agent
+// is a main package by the needs of the linker; other main packages there are
+// tools of the build.
+func (s *source) isGuest() bool {
+	return s.room == "shim" && (s.pkg.Name != "main" || path.Base(s.pkg.ImportPath) == "agent")
+}
+
 // mayExit: a command may end its own process, and so may what commands share.
-// The agent is a main package too, but the process it lives in is not its own.
 func (s *source) mayExit() bool {
-	return s.room == "cmd" || s.pkg.Name == "main" && s.room != "shim"
+	return !s.isGuest() && (s.room == "cmd" || s.pkg.Name == "main")
 }
 
 // importNames maps the names under which a file knows its imports.
 func importNames(file *ast.File) map[string]string {
 	names := make(map[string]string)
 	for _, spec := range file.Imports {
-		path := strings.Trim(spec.Path.Value, `"`)
-		name := path[strings.LastIndex(path, "/")+1:]
+		imported := strings.Trim(spec.Path.Value, `"`)
+		name := path.Base(imported)
 		if spec.Name != nil {
 			name = spec.Name.Name
 		}
-		names[name] = path
+		names[name] = imported
 	}
 	return names
 }
