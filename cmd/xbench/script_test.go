@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -9,7 +10,18 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"xbench": main})
+	testscript.Main(cleaning{m}, map[string]func(){"xbench": main})
+}
+
+// cleaning removes what the end-to-end tests built.
+type cleaning struct{ tests *testing.M }
+
+func (c cleaning) Run() int {
+	code := c.tests.Run()
+	if built.dir != "" {
+		_ = os.RemoveAll(built.dir)
+	}
+	return code
 }
 
 func TestScripts(t *testing.T) {
