@@ -201,12 +201,16 @@ func variables(environ []string) map[string]string {
 	return env
 }
 
-// with replaces variables of an environment, in place where they are there.
-func with(environ []string, name, value string) []string {
-	out := slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
+// without is an environment less one variable.
+func without(environ []string, name string) []string {
+	return slices.DeleteFunc(slices.Clone(environ), func(entry string) bool {
 		return strings.HasPrefix(entry, name+"=")
 	})
-	return append(out, name+"="+value)
+}
+
+// with is an environment with a variable set, at its end.
+func with(environ []string, name, value string) []string {
+	return append(without(environ, name), name+"="+value)
 }
 
 // libraryFolder is $XMSCHED_LIB, else ../lib/xmsched or ../lib beside this

@@ -22,6 +22,10 @@ import (
 // library is the file that is preloaded.
 const library = "libxmsched.so"
 
+// warned tells the agents of the program, which may be many processes, that it
+// has been said already that no daemon answers.
+const warned = "XMSCHED_WARNED"
+
 // answerTime is how long a daemon may take to answer before it counts as absent.
 const answerTime = time.Second
 
@@ -63,6 +67,7 @@ func start(c *cobra.Command, s settings, args []string) error {
 			return absent
 		}
 		warn(c, "%v; the program runs unscheduled until then", absent)
+		env = with(env, warned, "1")
 	}
 	return become(path, args, env)
 }
@@ -102,7 +107,8 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, fmt.Errorf("draw a token: %w", err)
 	}
-	env := with(environ, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
+	env := without(environ, warned)
+	env = with(env, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
 	for _, v := range [][2]string{
 		{"XMSCHED_LIB", lib},
 		{"XMSCHED_TASK", hex.EncodeToString(token[:])},
