@@ -46,7 +46,7 @@ type channel struct {
 	waiting   *atomic.Uint32
 	fetched   uint64 // entries taken from the ring
 	completed uint64 // what get says; never read back from it
-	broken    bool   // the ring made no sense: nothing more is taken from it
+	broken    bool   // its context has failed: nothing more is taken from it
 	flight    []*command
 	hold      hold
 }
@@ -283,18 +283,11 @@ func (d *Device) addContext(c *client) (reply, int) {
 
 // removeContext ends a context with all that it has queued and allocated.
 func (d *Device) removeContext(g *gpuContext) {
-	d.machine.RemoveContext(g.model)
+	d.stopContext(g)
 	for _, ch := range g.channels {
 		delete(d.channels, ch.id)
-		for _, cmd := range ch.flight {
-			cmd.dead = true
-		}
-		ch.dropHold()
 	}
-	mine := func(ch *channel) bool { return ch.ctx == g }
-	d.order = without(d.order, mine)
-	d.gates = without(d.gates, mine)
-	d.afters = without(d.afters, mine)
+	d.order = without(d.order, g)
 	delete(d.contexts, g.id)
 	delete(g.owner.contexts, g.id)
 	d.capacity.Return(contextOverhead + g.owner.space.removeAll(func(s *span) bool {
@@ -305,10 +298,26 @@ func (d *Device) removeContext(g *gpuContext) {
 	d.checkAfters() // whoever waited for this context waits no longer
 }
 
-func without(in []*channel, drop func(*channel) bool) []*channel {
+// stopContext takes all that a context has queued off the device: nothing of it
+// runs, is waited for, or is taken from its rings any more.
+func (d *Device) stopContext(g *gpuContext) {
+	d.machine.RemoveContext(g.model)
+	d.gates = without(d.gates, g)
+	d.afters = without(d.afters, g)
+	for _, ch := range g.channels {
+		ch.broken = true
+		for _, cmd := range ch.flight {
+			cmd.dead = true
+		}
+		ch.flight = nil
+		ch.dropHold()
+	}
+}
+
+func without(in []*channel, g *gpuContext) []*channel {
 	out := in[:0]
 	for _, ch := range in {
-		if !drop(ch) {
+		if ch.ctx != g {
 			out = append(out, ch)
 		}
 	}

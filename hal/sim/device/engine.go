@@ -124,7 +124,7 @@ func (d *Device) pump(c *clock) bool {
 	}
 	for _, cmd := range d.finished {
 		worked = true
-		cmd.bodyDone = true
+		d.bodyEnded(cmd)
 		if cmd.timeUp && !cmd.dead {
 			d.complete(cmd.ch, c, now)
 		}
@@ -166,9 +166,8 @@ func (d *Device) feed(ch *channel, c *clock, now time.Duration) bool {
 	return fed
 }
 
-// breakRing stops reading a ring that no driver of ours has written.
+// breakRing fails a context whose ring no driver of ours has written.
 func (d *Device) breakRing(ch *channel, why string) {
-	ch.broken = true
 	d.log.Warn("ring makes no sense", "pid", ch.ctx.owner.pid, "why", why)
 	d.fail(ch.ctx, launchFailed)
 }
@@ -176,10 +175,7 @@ func (d *Device) breakRing(ch *channel, why string) {
 // act handles an event of the model, at the event's own time.
 func (d *Device) act(ev model.Event, c *clock, now time.Duration) {
 	ch := d.channels[ev.Channel]
-	if ch == nil || len(ch.flight) == 0 {
-		return
-	}
-	cmd := ch.flight[0]
+	cmd := ch.flight[0] // the model names only what was submitted and not retired
 	switch ev.Kind {
 	case model.Held:
 		d.hold(cmd)
@@ -198,10 +194,6 @@ func (d *Device) act(ev model.Event, c *clock, now time.Duration) {
 func (d *Device) complete(ch *channel, c *clock, now time.Duration) {
 	cmd := ch.flight[0]
 	ch.flight = ch.flight[:copy(ch.flight, ch.flight[1:])]
-	if cmd.err != nil {
-		d.log.Info("command failed", "pid", ch.ctx.owner.pid, "err", cmd.err)
-		d.fail(ch.ctx, illegalAddress)
-	}
 	if verb(cmd.entry.Verb) == verbEvent {
 		word64(ch.ctx.shared, offStamps+8*int(cmd.entry.A)).Store(uint64(d.machine.Now()))
 	}
@@ -228,12 +220,14 @@ func (d *Device) newCommand() *command {
 	return &command{}
 }
 
-// fail puts a context into its sticky error and lets go of what it waits for.
+// fail ends a context as a fault does: what it has queued will not run, and its
+// program sees the error at every call.
 func (d *Device) fail(g *gpuContext, r result) {
 	if g.err != success {
 		return
 	}
 	g.err = r
+	d.stopContext(g)
 	word32(g.shared, offError).Store(uint32(r))
 	for _, ch := range g.channels {
 		if ch.waiting.Swap(0) != 0 {

@@ -79,21 +79,28 @@ func (d *Device) direction(cmd *command) model.Engine {
 
 // start begins a command's effects, which are there when its time is up.
 func (d *Device) start(cmd *command) {
-	if cmd.ch.ctx.err != success {
-		cmd.bodyDone = true
-		return
-	}
-	if cmd.err == nil && cmd.size() > inlineBytes {
+	if cmd.err == nil && cmd.size() > inlineBytes { // a wait may have failed already
 		select {
 		case d.jobs <- cmd:
 			return
 		default: // more than the queue holds: slow, and in order all the same
 		}
 	}
-	if cmd.err == nil { // a wait may have failed already
+	if cmd.err == nil {
 		cmd.err = cmd.run()
 	}
+	d.bodyEnded(cmd)
+}
+
+// bodyEnded takes note of a body's end. A failed one ends its context now,
+// however much simulated time it had left.
+func (d *Device) bodyEnded(cmd *command) {
 	cmd.bodyDone = true
+	if cmd.err == nil || cmd.dead {
+		return
+	}
+	d.log.Info("command failed", "pid", cmd.ch.ctx.owner.pid, "err", cmd.err)
+	d.fail(cmd.ch.ctx, illegalAddress)
 }
 
 // runBodies is a worker.
@@ -254,9 +261,6 @@ func (d *Device) checkGates() bool {
 // open reads a wait's word and compares.
 func (d *Device) open(cmd *command) bool {
 	ch, e := cmd.ch, &cmd.entry
-	if ch.ctx.err != success {
-		return true
-	}
 	b := ch.hold.word
 	if b == nil {
 		b = make([]byte, e.Kind)
@@ -285,12 +289,12 @@ func satisfied(how uint32, word, value uint64, bits uint) bool {
 	}
 }
 
-// reached tells whether an After is satisfied. What is not there (a context that
-// is gone, another process's) is not waited for.
+// reached tells whether an After is satisfied. What will never come (of a context
+// that is gone or has failed, of another process) is not waited for.
 func (d *Device) reached(cmd *command) bool {
 	e := &cmd.entry
 	g := d.contexts[e.A]
-	if g == nil || g.owner != cmd.ch.ctx.owner || e.B >= ringChannels || cmd.ch.ctx.err != success {
+	if g == nil || g.err != success || g.owner != cmd.ch.ctx.owner || e.B >= ringChannels {
 		return true
 	}
 	return int64(g.channels[e.B].completed-e.C) >= 0
