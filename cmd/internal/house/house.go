@@ -92,9 +92,11 @@ var folders = []string{
 	"compute", "memory", "predictor", "shim", "hal", "preempt", "xserver", "nvx", "cmd", "bench", "tools",
 }
 
-// files are what else may lie in the root. Dotfiles may too, and bin/ and lib/
-// hold what was built.
+// files are what else may lie in the root. Dotfiles may too.
 var files = []string{"go.mod", "go.sum", "Makefile", "README.md", "LICENSE"}
+
+// made are the folders of what was built or measured; git ignores them.
+var made = []string{"bin", "lib", "dist", "demo-results"}
 
 func checkFolders(root string) ([]Violation, error) {
 	entries, err := os.ReadDir(root)
@@ -108,9 +110,7 @@ func checkFolders(root string) ([]Violation, error) {
 			continue
 		}
 		if e.IsDir() {
-			if allowed = folders; name == "bin" || name == "lib" {
-				continue
-			}
+			allowed = slices.Concat(folders, made)
 		}
 		if !slices.Contains(allowed, name) {
 			violations = append(violations, Violation{filepath.Join(root, name), "is no room of the house"})
