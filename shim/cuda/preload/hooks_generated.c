@@ -27,6 +27,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 {
     CUresult result;
 
+    xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDetach)(ctx);
     xm_context_changed();
     return result;

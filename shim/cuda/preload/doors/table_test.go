@@ -191,3 +191,28 @@ func TestHookedNames(t *testing.T) {
 		}
 	}
 }
+
+// TestUncoveredCallsAreNamed: what starts work and is let through reaches the
+// agent by name: when it is called, if its type is known, else when it is asked
+// for.
+func TestUncoveredCallsAreNamed(t *testing.T) {
+	folder, _ := everyFunction(t)
+	r := within(folder)
+	r.stdin = strings.Join([]string{
+		"call cuInit",
+		"gpa2 cuLaunchCooperativeKernelMultiDevice 12000 0", // a hook: asking says nothing
+		"gpa2 cuGLMapBufferObjectAsync 12000 0",
+		"gpa2 cuStreamGetPriority 12000 0",
+		"sleep 100",
+		"call cuLaunchCooperativeKernelMultiDevice",
+		"gpa2 cuEGLStreamConsumerAcquireFrame 12000 0",
+		"sleep " + pause,
+	}, "\n") + "\n"
+	log, _ := agents(t, r, host("host_ask"))
+	want := []string{
+		"uncovered cuGLMapBufferObjectAsync", "uncovered cuLaunchCooperativeKernelMultiDevice", "uncovered cuEGLStreamConsumerAcquireFrame",
+	}
+	if len(log) != 4 || !slices.Equal(log[1:], want) {
+		t.Errorf("the agent heard %q, want a start and %q", log, want)
+	}
+}

@@ -7,6 +7,7 @@
  *   call NAME                       dlsym, called with zeros: result and "called"
  *   plugin PATH [deepbind]          reference and default lookup of libplugin.so
  *   error NAME                      dlsym, then dlerror
+ *   sleep MS
  *
  * An address is answered as "library symbol", or "-" for NULL. The handle is
  * that of libcuda.so.1 to begin with, opened RTLD_LOCAL at its first use. */
@@ -16,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "gen/cuda_abi.h"
 
@@ -126,6 +128,9 @@ static void one(char **word, int n)
         gpa(false, word);
     } else if (strcmp(verb, "call") == 0) {
         call(word[1]);
+    } else if (strcmp(verb, "sleep") == 0) {
+        usleep(1000 * (useconds_t)atoi(word[1]));
+        puts("slept");
     } else if (strcmp(verb, "plugin") == 0) {
         plugin(word, n);
     } else {

@@ -1,6 +1,9 @@
-/* An agent that only says that it was started: one line "pid start" a start, in
- * the file $FAKE_AGENT_LOG. */
+/* An agent that only says that it was started, and of what it gets news: lines
+ * "pid starttime", one a start, and "uncovered NAME", in the file
+ * $FAKE_AGENT_LOG. */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,20 +30,45 @@ static unsigned long long start_time(void)
     return p ? strtoull(p, NULL, 10) : 0;
 }
 
-int xm_agent_start(const struct xm_host *host)
+static void append(const char *line)
 {
     const char *path = getenv("FAKE_AGENT_LOG");
-    char line[96];
-    int fd, n;
+    int fd = path ? open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600) : -1;
 
-    (void)host;
-    if (!path)
-        return 0;
-    fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (fd < 0)
-        return -1;
-    n = snprintf(line, sizeof line, "%d %llu\n", (int)getpid(), start_time());
-    n = (int)write(fd, line, (size_t)n);
+        return;
+    if (write(fd, line, strlen(line)) < 0)
+        perror(path);
     close(fd);
-    return n > 0 ? 0 : -1;
+}
+
+static void *listen(void *arg)
+{
+    const struct xm_host *host = arg;
+    char names[4096], line[128];
+    int told = 0;
+
+    for (;;) {
+        int news = host->wait_news(-1), n;
+
+        if (news & XM_NEWS_LEAVING)
+            return NULL;
+        n = host->uncovered(names, sizeof names - 1);
+        names[n] = 0;
+        for (char *rest = names + told, *name; (name = strsep(&rest, "\n")) && *name;) {
+            snprintf(line, sizeof line, "uncovered %s\n", name);
+            append(line);
+        }
+        told = n;
+    }
+}
+
+int xm_agent_start(const struct xm_host *host)
+{
+    char line[96];
+    pthread_t thread;
+
+    snprintf(line, sizeof line, "%d %llu\n", (int)getpid(), start_time());
+    append(line);
+    return pthread_create(&thread, NULL, listen, (void *)host) == 0 && pthread_detach(thread) == 0 ? 0 : -1;
 }

@@ -85,7 +85,7 @@ var byName = map[string]rule{
 	"cuCtxSynchronize":          byHand,
 	"cuCtxCreate":               byHand,
 	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", always: "xm_context_changed();"},
-	"cuCtxDetach":               {always: "xm_context_changed();"},
+	"cuCtxDetach":               {before: "xm_context_gone(ctx);", always: "xm_context_changed();"},
 	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
 	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
 	"cuCtxPopCurrent":           {always: "xm_context_changed();"},
