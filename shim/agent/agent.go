@@ -295,6 +295,9 @@ func (a *Agent) warn(err error) (again bool) {
 	case errors.Is(err, errLost):
 		a.host.WarnOnce(WarnLost, fmt.Sprintf("the daemon in %s went away; the program goes on unscheduled until it returns", a.cfg.Dir))
 	case errors.As(err, &absent):
+		if a.cfg.Warned {
+			break
+		}
 		a.host.WarnOnce(WarnAbsent, fmt.Sprintf("no daemon answers in %s; the program runs unscheduled until one does (xserver starts it)", a.cfg.Dir))
 	case errors.As(err, &rejected), errors.As(err, &denied):
 		a.host.WarnOnce(WarnRefused, fmt.Sprintf("%v; the program runs unscheduled", err))

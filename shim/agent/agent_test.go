@@ -218,6 +218,23 @@ func TestCase40DaemonAfterProgram(t *testing.T) {
 	}
 }
 
+// TestWhatXrunSaidIsNotSaidAgain holds the agent's tongue about an absent daemon,
+// and no longer than that.
+func TestWhatXrunSaidIsNotSaidAgain(t *testing.T) {
+	dir := rundir(t)
+	h := newHost(t)
+	a := Start(h, Config{Dir: dir, Warned: true})
+	t.Cleanup(a.Close)
+	time.Sleep(50 * time.Millisecond) // it has had its first try
+	stop := serve(t, dir)
+	eventually(t, "the board", func() bool { g, ok := h.gate(); return ok && g != 0 })
+	stop()
+	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "went away") {
+		t.Errorf("warned %q", w)
+	}
+}
+
 func TestUncoveredNamesReachTheDaemon(t *testing.T) {
 	dir := rundir(t)
 	serve(t, dir)
@@ -310,6 +327,10 @@ func TestFromEnvironment(t *testing.T) {
 	c, err := FromEnvironment()
 	want := client.Registration{Name: "train", Priority: -7, Threshold: 32}
 	if err != nil || c.Dir != "/tmp/somewhere" || c.Registration != want {
+		t.Errorf("%+v, %v", c, err)
+	}
+	t.Setenv("XMSCHED_WARNED", "1")
+	if c, err := FromEnvironment(); err != nil || !c.Warned {
 		t.Errorf("%+v, %v", c, err)
 	}
 	t.Setenv("XMSCHED_PRIORITY", "high")

@@ -11,6 +11,7 @@ import (
 // Config is what the agent is told by the environment that xrun set.
 type Config struct {
 	Dir          string // run directory
+	Warned       bool   // the user knows already that no daemon answers
 	Registration client.Registration
 }
 
@@ -21,7 +22,7 @@ func FromEnvironment() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Dir: dir, Registration: client.Registration{
+	c := Config{Dir: dir, Warned: os.Getenv("XMSCHED_WARNED") == "1", Registration: client.Registration{
 		Name:      os.Getenv("XMSCHED_NAME"),
 		TaskToken: os.Getenv("XMSCHED_TASK"),
 		Level:     os.Getenv("XMSCHED_LEVEL"),

@@ -1,0 +1,67 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"xmsched/hal/kernels"
+)
+
+// built is where everything that the tests run lies: bin and lib as make build
+// lays them out, the C programs, and the kernels.
+var built string
+
+func TestMain(m *testing.M) {
+	os.Exit(buildAndRun(m))
+}
+
+func buildAndRun(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "xme2e")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	built = dir
+	if err := build(dir); err != nil {
+		fmt.Fprintln(os.Stderr, "build:", err)
+		return 1
+	}
+	return m.Run()
+}
+
+// build makes everything anew; the compiler's caches make it quick.
+func build(dir string) error {
+	_, file, _, _ := runtime.Caller(0)
+	here := filepath.Dir(file)
+	root := filepath.Join(here, "..", "..")
+	lib, bin := filepath.Join(dir, "lib"), filepath.Join(dir, "bin")
+	for _, d := range []string{filepath.Join(lib, "sim"), bin} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			return err
+		}
+	}
+	if err := os.WriteFile(filepath.Join(dir, "kernels.ptx"), kernels.PTX(), 0o644); err != nil {
+		return err
+	}
+	for _, step := range [][]string{
+		{"make", "-s", "-C", "shim/cuda/preload", "OUT=" + lib, "all"},
+		{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o", filepath.Join(lib, "libxagent.so"), "./shim/cuda/agent"},
+		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin + "/", "./cmd/xserver", "./cmd/xcli", "./cmd/xrun"},
+		{"gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "spinner"),
+			filepath.Join(here, "testdata/spinner.c"), "-L" + filepath.Join(lib, "sim"), "-l:libcuda.so.1"},
+		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
+	} {
+		cmd := exec.Command(step[0], step[1:]...)
+		cmd.Dir = root
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return fmt.Errorf("%v: %w\n%s", step, err, out)
+		}
+	}
+	return os.Remove(filepath.Join(lib, "libxagent.h"))
+}
