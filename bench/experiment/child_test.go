@@ -44,6 +44,8 @@ func helper(role string) int {
 	case "early":
 		fmt.Fprintln(os.Stderr, "why it ended")
 		return 7
+	case "pytorch":
+		return pretendPyTorch(os.Args[1:])
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
 		fmt.Println(`{"event":"ready"}`)

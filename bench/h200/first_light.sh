@@ -8,7 +8,7 @@ trap 'rm -rf "$demo"' EXIT
 
 step doctor 20 bin/xcli doctor
 step conformance 90 bin/xbench conformance --out "$OUT/conformance.txt"
-step demo 90 bin/xbench demo --quick --out "$demo"
+step demo 90 bin/xbench demo --out "$demo"
 step startup 60 bin/xbench startup --results "$OUT"
 step launch 180 bin/xbench launch --results "$OUT"
 cp "$demo"/latency.png "$demo"/background.png "$OUT"/ 2>/dev/null
