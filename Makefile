@@ -33,6 +33,7 @@ c_room   = $(MAKE) -s -j$(shell nproc) -C $(firstword $(subst :, ,$(1))) OUT=$(l
 NO_RACE := ^xmsched/(hal/cuda|hal/sim|shim/cuda|cmd)(/|$$)
 
 PROGRAMS := xserver xcli xrun xbench
+ROOMS    := $(filter-out bin/ lib/ dist/ demo-results/,$(wildcard */))
 
 SHELL       := /bin/bash
 .SHELLFLAGS := -o pipefail -c
@@ -58,8 +59,7 @@ test: build lint check-gen check-c check-go ## everything that CI checks; ends w
 lint: format vet staticcheck ## formatting, go vet, staticcheck
 
 format:
-	@bad=$$(gofmt -l $$(git ls-files -co --exclude-standard '*.go')); \
-	 if [ -n "$$bad" ]; then echo "gofmt wants changes in:"; echo "$$bad"; exit 1; fi
+	@bad=$$(gofmt -l $(ROOMS)); if [ -n "$$bad" ]; then echo "gofmt wants changes in:"; echo "$$bad"; exit 1; fi
 
 vet:
 	$(GO) vet ./...
@@ -74,9 +74,9 @@ gen: ## write the generated files again
 
 # Compares the tree before and after, not with the last commit, so that it
 # holds in the middle of a change as well.
-tree = git ls-files -co --exclude-standard -z | xargs -0 sha256sum 2>/dev/null
+tree = find $(ROOMS) -type f -print0 | sort -z | xargs -0 sha256sum
 check-gen:
-	@$(tree) > bin/tree.before
+	@mkdir -p bin && $(tree) > bin/tree.before
 	@$(MAKE) --no-print-directory gen
 	@$(tree) > bin/tree.after
 	@diff bin/tree.before bin/tree.after || { echo "generated files were out of date: commit what 'make gen' wrote"; exit 1; }
@@ -97,9 +97,7 @@ check-go:
 	  "status=0; test() { [ \$$# -eq 1 ] || $(GOTEST) \$$@ || status=1; }; \
 	   test -race $$(grep -Ev '$(NO_RACE)' <<<"$$packages" | xargs); \
 	   test -race=false $$(grep -E '$(NO_RACE)' <<<"$$packages" | xargs); exit \$$status" || status=1; \
-	 awk '/^(PASS|FAIL|SKIP): / { n[substr($$1, 1, 4)]++ } \
-	      /"Test":/ && match($$0, /"Action":"(pass|fail|skip)"/) { n[toupper(substr($$0, RSTART + 10, 4))]++ } \
-	      END { printf "%d passed, %d failed, %d skipped\n", n["PASS"], n["FAIL"], n["SKIP"] }' bin/c-tests.log bin/go-tests.json; \
+	 awk -f cmd/internal/house/count.awk bin/c-tests.log bin/go-tests.json; \
 	 exit $$status
 
 bench: build ## Go benchmarks, then what xbench measures on this machine's device
