@@ -70,7 +70,8 @@ func (h *hpf) Decide(s Snapshot) Decision {
 	}
 	// A moved ready class opens or closes the classes between where it was and
 	// where it is; a moved top takes its mode along.
-	for c := h.present.from(min(oldReady, h.topReady)); c != none && c < max(oldReady, h.topReady); c = h.present.from(c + 1) {
+	low, high := min(oldReady, h.topReady), max(oldReady, h.topReady)
+	for c := h.present.from(low); c != none && c < high; c = h.present.from(c + 1) {
 		h.judgeClass(c)
 	}
 	if oldPresent != h.topPresent {
