@@ -42,7 +42,7 @@ func startDevice(t *testing.T, cfg Config) string {
 		_ = os.RemoveAll(dir)
 	})
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(cfg.Socket); err == nil {
+		if alive(cfg.Socket) {
 			return cfg.Socket
 		}
 		if time.Now().After(deadline) {

@@ -148,6 +148,13 @@ static bool known(const struct sim_ctx *c)
     return sim_is_ctx(c) && c->id;
 }
 
+/* Which of the scheduling flags is given: at most one. */
+static bool flags_ok(unsigned flags)
+{
+    unsigned sched = flags & 7u;
+    return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && (sched <= 2 || sched == 4);
+}
+
 EXPORT CUresult cuCtxGetCurrent(CUcontext *out)
 {
     int rc = sim_ready();
@@ -169,7 +176,7 @@ EXPORT CUresult cuCtxSetCurrent(CUcontext c)
             depth--;
         return CUDA_SUCCESS;
     }
-    if (!known(c))
+    if (!sim_was_ctx(c)) /* one that was destroyed can be made current, and answers so */
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!depth)
         return push(c);
@@ -182,6 +189,8 @@ EXPORT CUresult cuCtxPushCurrent_v2(CUcontext c)
     int rc = sim_ready();
     if (rc)
         return rc;
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
     return known(c) ? push(c) : CUDA_ERROR_INVALID_CONTEXT;
 }
 
@@ -203,7 +212,7 @@ static int create(CUcontext *out, unsigned flags, CUdevice device)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!out || flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+    if (!out || !flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (device != 0)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -276,7 +285,7 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
         primary->primary = true;
     rc = primary ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
     if (!rc && !primary_count) {
-        primary->flags = primary_flags;
+        primary->flags = primary_flags | CU_CTX_MAP_HOST;
         rc = begin(primary);
     }
     if (!rc) {
@@ -299,8 +308,10 @@ static int release(CUdevice device, bool all)
         rc = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
     } else {
         primary_count = all ? 0 : primary_count - 1;
-        if (!primary_count)
+        if (!primary_count) {
             end(primary);
+            primary_flags = 0;
+        }
     }
     pthread_mutex_unlock(&primary_lock);
     return rc;
@@ -318,12 +329,12 @@ static int set_flags(CUdevice device, unsigned flags)
         return rc;
     if (device != 0)
         return CUDA_ERROR_INVALID_DEVICE;
-    if (flags & ~(unsigned)CU_CTX_FLAGS_MASK)
+    if (!flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&primary_lock);
     primary_flags = flags;
     if (primary)
-        primary->flags = flags;
+        primary->flags = flags | CU_CTX_MAP_HOST;
     pthread_mutex_unlock(&primary_lock);
     return CUDA_SUCCESS;
 }

@@ -164,6 +164,8 @@ static int copy(uint64_t dst, uint64_t src, size_t n, enum direction way, CUstre
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc || !n)
         return rc;
+    if (!dst || !src)
+        return CUDA_ERROR_INVALID_VALUE;
     bool dst_known = sim_range_find(dst, n, &to), src_known = sim_range_find(src, n, &from);
     if ((!dst_known && (way == TO_DEVICE || way == WITHIN || sim_range_overlaps(dst, n))) ||
         (!src_known && (way == FROM_DEVICE || way == WITHIN || sim_range_overlaps(src, n))))
@@ -209,9 +211,11 @@ static int fill(CUdeviceptr dst, unsigned value, unsigned width, size_t n, CUstr
     struct sim_mark mark;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc || !n)
+    size_t bytes = n * width; /* wraps, and then means what it wrapped to: so does the driver's */
+    if (rc || !bytes)
         return rc;
-    if (n > SIZE_MAX / width || dst % width || !sim_range_find(dst, n * width, &r))
+    n = bytes / width;
+    if (dst % width || !sim_range_find(dst, bytes, &r))
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_entry e = {.command = SIM_FILL, .kind = width, .a = dst, .b = value, .c = n};
     rc = sim_submit(s, &e, &mark);

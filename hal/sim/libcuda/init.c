@@ -90,8 +90,12 @@ EXPORT CUresult cuGetProcAddress_v2(const char *symbol, void **function, int ver
 EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int version, cuuint64_t flags)
 {
     int status = 0;
-    int rc = sim_proc_address(symbol, function, version, flags, SIM_DRIVER_VERSION, &status);
-    return rc == CUDA_SUCCESS && status ? CUDA_ERROR_NOT_FOUND : rc;
+    void *found = NULL;
+    int rc = sim_proc_address(symbol, function ? &found : NULL, version, flags, SIM_DRIVER_VERSION, &status);
+    if (rc || status)
+        return rc ? rc : CUDA_ERROR_NOT_FOUND; /* and the pointer stays as it was */
+    *function = found;
+    return CUDA_SUCCESS;
 }
 
 /* One line for each name: the set of them is small and never forgotten. */

@@ -37,10 +37,12 @@ static int packed_args(const struct sim_function *f, void **extra, struct sim_en
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (n < f->arg_bytes || (f->arg_bytes && !block))
+    if (f->arg_bytes && !block)
         return CUDA_ERROR_INVALID_VALUE;
-    if (f->arg_bytes)
-        memcpy(e->args, block, f->arg_bytes);
+    if (n > f->arg_bytes)
+        n = f->arg_bytes;
+    if (n)
+        memcpy(e->args, block, n); /* the driver takes a short block, too */
     return CUDA_SUCCESS;
 }
 

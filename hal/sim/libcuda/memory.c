@@ -65,28 +65,87 @@ static int give_back(const struct sim_range *r)
 }
 
 /* Takes a range of the wanted kind out and waits until the device cannot be using
- * it any more: like the driver, for everything in the context. */
-static int take_and_wait(struct sim_ctx *c, uint64_t base, enum sim_kind kind, int absent, struct sim_range *r)
+ * it any more: like the driver, for everything in its context. */
+static int take_and_wait(uint64_t base, enum sim_kind kind, int absent, struct sim_range *r)
 {
-    if (!sim_range_find(base, 1, r) || r->base != base || r->kind != kind)
+    if (!sim_range_find(base, 1, r))
         return absent;
-    struct sim_ctx *owner = kind == SIM_RANGE_DEVICE && sim_ctx_is(r->ctx, r->ctx_id) ? r->ctx : c;
-    int rc = sim_ctx_drain(owner);
+    if (r->base != base || r->kind != kind)
+        return CUDA_ERROR_INVALID_VALUE;
+    int rc = sim_ctx_is(r->ctx, r->ctx_id) ? sim_ctx_drain(r->ctx) : CUDA_SUCCESS;
     if (rc)
         return rc;
     return sim_range_take(base, r) ? CUDA_SUCCESS : absent;
 }
 
+/* The driver frees without a current context. */
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
+{
+    struct sim_range r;
+
+    int rc = sim_ready();
+    if (rc || !p)
+        return rc;
+    rc = take_and_wait(p, SIM_RANGE_DEVICE, CUDA_ERROR_INVALID_VALUE, &r);
+    return rc ? rc : give_back(&r);
+}
+
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
 {
     struct sim_ctx *c;
     struct sim_range r;
 
     int rc = sim_current(&c);
-    if (rc || !p)
+    if (rc)
         return rc;
-    rc = take_and_wait(c, p, SIM_RANGE_DEVICE, CUDA_ERROR_INVALID_VALUE, &r);
-    return rc ? rc : give_back(&r);
+    if (!sim_range_find(p, 1, &r))
+        return CUDA_ERROR_NOT_FOUND;
+    if (base)
+        *base = r.base;
+    if (size)
+        *size = r.size;
+    return CUDA_SUCCESS;
+}
+
+/* The attributes that say where memory is. */
+EXPORT CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p)
+{
+    struct sim_range r;
+
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!data || !sim_range_find(p, 1, &r))
+        return CUDA_ERROR_INVALID_VALUE;
+    switch (attribute) {
+    case 1: /* CONTEXT */
+        *(CUcontext *)data = r.ctx;
+        return CUDA_SUCCESS;
+    case 2: /* MEMORY_TYPE: host, device */
+        *(unsigned *)data = r.kind == SIM_RANGE_DEVICE ? 2 : 1;
+        return CUDA_SUCCESS;
+    case 3: /* DEVICE_POINTER */
+        *(CUdeviceptr *)data = p;
+        return CUDA_SUCCESS;
+    case 4: /* HOST_POINTER */
+        if (r.kind == SIM_RANGE_DEVICE)
+            return CUDA_ERROR_INVALID_VALUE;
+        *(CUdeviceptr *)data = p;
+        return CUDA_SUCCESS;
+    case 8: /* IS_MANAGED */
+        *(unsigned char *)data = 0;
+        return CUDA_SUCCESS;
+    case 9: /* DEVICE_ORDINAL */
+        *(int *)data = 0;
+        return CUDA_SUCCESS;
+    case 11: /* RANGE_START_ADDR */
+        *(CUdeviceptr *)data = r.base;
+        return CUDA_SUCCESS;
+    case 12: /* RANGE_SIZE */
+        *(size_t *)data = r.size;
+        return CUDA_SUCCESS;
+    }
+    return sim_unsupported("cuPointerGetAttribute with an attribute that it does not know");
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
@@ -152,8 +211,10 @@ static int host_alloc(void **out, size_t n, unsigned flags)
         return rc;
     if (!out || flags & ~(unsigned)CU_MEMHOSTALLOC_ALL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!n)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!n) {
+        *out = NULL;
+        return CUDA_SUCCESS;
+    }
     rc = sim_host_alloc(n, &p);
     if (rc)
         return rc;
@@ -171,13 +232,12 @@ EXPORT CUresult cuMemAllocHost_v2(void **out, size_t n) { return host_alloc(out,
 
 EXPORT CUresult cuMemFreeHost(void *p)
 {
-    struct sim_ctx *c;
     struct sim_range r;
 
-    int rc = sim_current(&c);
-    if (rc)
+    int rc = sim_ready();
+    if (rc || !p)
         return rc;
-    rc = take_and_wait(c, (uintptr_t)p, SIM_RANGE_HOST, CUDA_ERROR_INVALID_VALUE, &r);
+    rc = take_and_wait((uintptr_t)p, SIM_RANGE_HOST, CUDA_ERROR_INVALID_VALUE, &r);
     return rc ? rc : give_back(&r);
 }
 
@@ -189,27 +249,29 @@ struct mapping {
     bool shared;
 };
 
-/* The one mapping of this process that holds all of [base, base + n). */
+/* Whether all of [base, base + n) is mapped in this process, and where it begins
+ * to be: *m is the mapping that holds base. */
 static bool find_mapping(uint64_t base, uint64_t n, struct mapping *m)
 {
     FILE *f = fopen("/proc/self/maps", "re");
     char line[512];
-    bool found = false;
+    uint64_t upto = base;
 
-    while (f && !found && fgets(line, sizeof line, f)) {
+    while (f && upto < base + n && fgets(line, sizeof line, f)) {
         char perm[5];
         unsigned long long start, end, offset, inode;
         unsigned major_number, minor_number;
         if (sscanf(line, "%llx-%llx %4s %llx %x:%x %llu", &start, &end, perm, &offset, &major_number, &minor_number, &inode) != 7)
             continue;
-        if (start > base || base + n > end)
+        if (start > upto || end <= upto || perm[0] != 'r')
             continue;
-        *m = (struct mapping){start, end, offset, inode, makedev(major_number, minor_number), perm[3] == 's'};
-        found = true;
+        if (upto == base)
+            *m = (struct mapping){start, end, offset, inode, makedev(major_number, minor_number), perm[3] == 's'};
+        upto = end;
     }
     if (f)
         fclose(f);
-    return found;
+    return upto >= base + n;
 }
 
 /* A descriptor of ours for the file behind a mapping, or -1. The device can use
@@ -235,7 +297,7 @@ static int find_descriptor(const struct mapping *m)
 EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
 {
     struct sim_ctx *c;
-    struct mapping m;
+    struct mapping m = {0};
     struct sim_reply reply;
     int fd = -1;
 
@@ -250,7 +312,9 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
     if (sim_range_overlaps(base, n))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     struct sim_request q = {.op = SIM_HOST_REGISTER, .b = base, .c = n};
-    if (find_mapping(base, n, &m) && m.shared && m.inode) {
+    if (!find_mapping(base, n, &m))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (base + n <= m.end && m.shared && m.inode) {
         fd = find_descriptor(&m);
         q.d = m.offset + (base - m.start);
     }
@@ -259,7 +323,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
         close(fd);
     if (rc)
         return rc;
-    struct sim_range r = {.base = base, .size = n, .kind = SIM_RANGE_REGISTERED, .flags = flags, .ctx = c, .ctx_id = c->id};
+    struct sim_range r = {.base = base, .size = n, .kind = SIM_RANGE_REGISTERED, .flags = flags | 2, .ctx = c, .ctx_id = c->id};
     if (!sim_range_add(&r)) {
         give_back(&r);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -277,7 +341,7 @@ EXPORT CUresult cuMemHostUnregister(void *p)
         return rc;
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
-    rc = take_and_wait(c, (uintptr_t)p, SIM_RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, &r);
+    rc = take_and_wait((uintptr_t)p, SIM_RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, &r);
     return rc ? rc : give_back(&r);
 }
 

@@ -184,10 +184,10 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *nam
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out || !name || !*name)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!sim_is_module(m))
         return CUDA_ERROR_INVALID_HANDLE;
+    if (!out || !name || !*name)
+        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < m->functions; i++)
         if (!strcmp(m->function[i]->name, name)) {
             *out = m->function[i];
@@ -231,7 +231,7 @@ static int check(CUfunction f)
 
 EXPORT CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size)
 {
-    int rc = check(f);
+    int rc = f ? check(f) : CUDA_ERROR_INVALID_VALUE;
     if (rc)
         return rc;
     if (!offset || index >= f->params)

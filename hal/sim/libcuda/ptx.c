@@ -71,6 +71,51 @@ static bool plausible(const char *t)
     return !braces && !parens && strstr(t, ".target");
 }
 
+/* An instruction has a type or another suffix, but for these few. Precondition:
+ * the text is squeezed; t is at the first word, behind labels and guards. */
+static bool opcode_ok(const char *t, const char *end)
+{
+    static const char *const bare[] = {"ret", "exit", "trap", "brkpt", "bra", "call", "pmevent"};
+
+    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
+        if (word_at(t, bare[i]))
+            return true;
+    while (t < end && name_char(*t))
+        t++;
+    return t < end && *t == '.';
+}
+
+/* Whether the statements of the body that follows look like instructions or
+ * directives. What they mean is not looked at. */
+static bool body_ok(const char *t)
+{
+    t += strcspn(t, "{;"); /* directives may stand before it; a declaration has none */
+    for (int depth = 0; *t;) {
+        t = skip(t);
+        if (*t == '{' || *t == '}') {
+            depth += *t++ == '{' ? 1 : -1;
+            if (!depth)
+                return true;
+            continue;
+        }
+        const char *end = strchr(t, ';'), *label = t;
+        if (!depth || !end)
+            return true;
+        while (name_char(*label))
+            label++;
+        if (label > t && *skip(label) == ':') {
+            t = skip(label) + 1;
+            continue;
+        }
+        if (*t == '@') /* a guard is one word */
+            t = skip(t + strcspn(t, " ;"));
+        if (*t != '.' && t != end && !opcode_ok(t, end))
+            return false;
+        t = end + 1;
+    }
+    return true;
+}
+
 static size_t type_size(const char *t)
 {
     static const char kinds[] = "usfb";
@@ -150,7 +195,7 @@ static bool parse_entry(const char *t, struct sim_ptx_entry *e)
         return false;
     t = skip(t);
     if (*t != '(')
-        return *t == '{' || *t == ';' || *t == '.';
+        return (*t == '{' || *t == ';' || *t == '.') && body_ok(t);
     t = skip(t + 1);
     while (*t && *t != ')') {
         const char *end = t + strcspn(t, ",)");
@@ -159,7 +204,7 @@ static bool parse_entry(const char *t, struct sim_ptx_entry *e)
             return false;
         t = skip(*end == ',' ? end + 1 : end);
     }
-    return *t == ')';
+    return *t == ')' && body_ok(t + 1);
 }
 
 void sim_ptx_free(struct sim_ptx_entry *entries, unsigned count)

@@ -127,6 +127,7 @@ bool sim_is_event(const void *handle);
 bool sim_is_module(const void *handle);
 bool sim_is_function(const void *handle);
 bool sim_is_ctx(const void *handle);
+bool sim_was_ctx(const void *handle); /* is one, or was one that ended */
 
 /* ---- conn.c ---- */
 int sim_connect(void); /* CUresult */

@@ -60,7 +60,8 @@ static void *slab_new(struct slab *s)
     return p;
 }
 
-static bool slab_has(const struct slab *s, const void *handle)
+/* Whether an object is, or was, at this place. */
+static bool slab_place(const struct slab *s, const void *handle)
 {
     const char *base = __atomic_load_n(&s->base, __ATOMIC_ACQUIRE);
     uintptr_t at = (uintptr_t)handle;
@@ -68,9 +69,13 @@ static bool slab_has(const struct slab *s, const void *handle)
     if (!base || at < (uintptr_t)base)
         return false;
     at -= (uintptr_t)base;
-    if (at % s->stride || at / s->stride >= __atomic_load_n(&s->used, __ATOMIC_ACQUIRE))
-        return false;
-    return __atomic_load_n((const uint32_t *)handle, __ATOMIC_ACQUIRE) != 0; /* every object begins with live */
+    return at % s->stride == 0 && at / s->stride < __atomic_load_n(&s->used, __ATOMIC_ACQUIRE);
+}
+
+/* Every object begins with its mark of life. */
+static bool slab_has(const struct slab *s, const void *handle)
+{
+    return slab_place(s, handle) && __atomic_load_n((const uint32_t *)handle, __ATOMIC_ACQUIRE);
 }
 
 void sim_object_free(void *object)
@@ -103,3 +108,4 @@ bool sim_is_event(const void *h) { return slab_has(&events, h); }
 bool sim_is_module(const void *h) { return slab_has(&modules, h); }
 bool sim_is_function(const void *h) { return slab_has(&functions, h); }
 bool sim_is_ctx(const void *h) { return slab_has(&contexts, h); }
+bool sim_was_ctx(const void *h) { return slab_place(&contexts, h); }

@@ -317,7 +317,7 @@ static int word_op(unsigned command, CUstream h, bool ptds, CUdeviceptr address,
     struct sim_ctx *c;
     struct sim_stream *s;
     struct sim_range r;
-    const unsigned known = command == SIM_WAIT ? 3u | 1u << 30 : 1u; /* comparison and FLUSH; NO_MEMORY_BARRIER */
+    const unsigned known = command == SIM_WAIT ? 3u | 1u << 30 : 0; /* comparison and FLUSH; an H200 takes none for a write */
 
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)

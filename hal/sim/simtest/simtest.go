@@ -8,6 +8,7 @@ package simtest
 import (
 	"context"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -60,7 +61,8 @@ func StartWith(t testing.TB, library string, options ...Option) []string {
 		_ = os.RemoveAll(dir)
 	})
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(cfg.Socket); err == nil {
+		if conn, err := net.Dial("unixpacket", cfg.Socket); err == nil {
+			_ = conn.Close()
 			break
 		}
 		if time.Now().After(deadline) {
