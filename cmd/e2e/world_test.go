@@ -244,5 +244,5 @@ func (p *proc) stands() {
 
 // slack is how much a program that should stand may get on in 300 ms: what was
 // queued when its gate closed, and what slips into a long gap of the other's
-// when the machine is busy. Alone it completes about 2,000.
+// when the machine is busy. Sharing the device natively it completes about 2,000.
 const slack = 200

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -39,6 +40,7 @@ type Loop struct {
 	indices  int32
 	armed    time.Duration // what the timer stands at; 0: not armed
 	suspects []ProcessID   // reused
+	muted    []*attached   // whose bells are not listened to
 	turns    latency
 
 	reaper reaper
@@ -55,7 +57,6 @@ type Loop struct {
 type attached struct {
 	Attachment
 	index int32
-	muted bool // its bell is not listened to
 }
 
 // What an epoll event is about.
@@ -296,30 +297,26 @@ func (l *Loop) ring(index int32) {
 		return
 	}
 	l.plane.Edge(a.ID)
-	if l.plane.Throttled(a.ID) {
-		l.mute(a, true)
+	if l.plane.Throttled(a.ID) && l.hear(a, false) {
+		l.muted = append(l.muted, a)
 	}
 }
 
 // listen hears the bells again that were muted for long enough. A ring in the
 // meantime is reported at once: the eventfd is never drained.
 func (l *Loop) listen() {
-	for _, a := range l.attached {
-		if a.muted && !l.plane.Throttled(a.ID) {
-			l.mute(a, false)
-		}
-	}
+	l.muted = slices.DeleteFunc(l.muted, func(a *attached) bool {
+		return l.attached[a.ID] != a || !l.plane.Throttled(a.ID) && l.hear(a, true)
+	})
 }
 
-func (l *Loop) mute(a *attached, muted bool) {
-	events := uint32(unix.EPOLLIN | unix.EPOLLET)
-	if muted {
-		events = 0
+// hear listens to a bell or not, and says whether that could be done.
+func (l *Loop) hear(a *attached, on bool) bool {
+	ev := unix.EpollEvent{Fd: onBell, Pad: a.index}
+	if on {
+		ev.Events = unix.EPOLLIN | unix.EPOLLET
 	}
-	ev := unix.EpollEvent{Events: events, Fd: onBell, Pad: a.index}
-	if unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil {
-		a.muted = muted
-	}
+	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil
 }
 
 func (l *Loop) add(a Attachment) error {

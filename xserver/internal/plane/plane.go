@@ -84,6 +84,7 @@ type Plane struct {
 	idling    []*section // idle, not confirmed yet
 	held      []*seat    // newcomers waiting for acknowledgements
 	nextAck   time.Duration
+	flooding  []*process // throttled
 
 	stats Stats
 }
@@ -129,6 +130,8 @@ type seat struct {
 	open     bool
 	mode     compute.Mode
 	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
+
+	onReady, onIdle compute.Event // made once: an edge allocates nothing
 }
 
 // section is a process on a device: the claim on its board and our answer.
@@ -194,6 +197,7 @@ func (p *Plane) Remove(id ProcessID) {
 		}
 	}
 	delete(p.processes, id)
+	p.flooding = slices.DeleteFunc(p.flooding, func(x *process) bool { return x == pr })
 	t := p.tasks[pr.Task]
 	if t.processes--; t.processes == 0 {
 		delete(p.tasks, pr.Task)
@@ -241,7 +245,7 @@ func (p *Plane) Edge(id ProcessID) {
 	}
 	p.stats.Edges++
 	pr.stopped = false // who rings runs
-	pr.flood.ring(p.now)
+	p.heard(pr)
 	p.look(pr)
 }
 
@@ -274,7 +278,12 @@ func (p *Plane) claim(pr *process, index int) {
 	if i >= 0 {
 		st = d.seats[i]
 	} else {
-		st = &seat{id: pr.Task, task: t, device: d}
+		st = &seat{
+			id: pr.Task, task: t, device: d,
+			onReady: compute.Ready{Task: pr.Task, Device: name},
+			onIdle:  compute.Idle{Task: pr.Task, Device: name},
+		}
+		p.rivalCame(d)
 		d.seats = append(d.seats, st)
 		t.seats = append(t.seats, st)
 		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints})
@@ -338,12 +347,12 @@ func (p *Plane) count(s *section, ready bool) {
 	st := s.seat
 	if ready {
 		if st.ready++; st.ready == 1 {
-			p.events = append(p.events, compute.Ready{Task: st.id, Device: st.device.id})
+			p.events = append(p.events, st.onReady)
 		}
 		return
 	}
 	if st.ready--; st.ready == 0 {
-		p.events = append(p.events, compute.Idle{Task: st.id, Device: st.device.id})
+		p.events = append(p.events, st.onIdle)
 	}
 }
 
@@ -382,11 +391,10 @@ func (p *Plane) decide() {
 
 // confirmIdle counts those idle that have stayed so for long enough.
 func (p *Plane) confirmIdle() {
-	due := p.idling
-	p.idling = nil
-	for _, s := range due {
+	later := p.idling[:0]
+	for _, s := range p.idling {
 		if s.idleAt > p.now {
-			p.idling = append(p.idling, s)
+			later = append(later, s)
 			continue
 		}
 		s.idleAt = 0
@@ -395,6 +403,7 @@ func (p *Plane) confirmIdle() {
 			p.count(s, false)
 		}
 	}
+	p.idling = later
 }
 
 // beat moves the heartbeats on. It also finds claims whose bell was lost, and
@@ -437,7 +446,7 @@ func (p *Plane) next() time.Duration {
 	for _, d := range p.devices {
 		sooner(d.poll.at)
 	}
-	for _, pr := range p.processes {
+	for _, pr := range p.flooding {
 		sooner(pr.flood.lookAt)
 	}
 	return t

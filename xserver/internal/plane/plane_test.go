@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -365,6 +366,83 @@ func TestFloodIsPolledInstead(t *testing.T) {
 	r.pass(2 * floodWindow)
 	if r.plane.Throttled(high.id) {
 		t.Error("still throttled after two quiet windows")
+	}
+}
+
+func TestFloodOfOneAloneIsLookedAtWhenARivalComes(t *testing.T) {
+	r := newRig(t)
+	low := r.guest(1, 0)
+	for !r.plane.Throttled(low.id) {
+		low.ring()
+	}
+	low.device.SetReady(true) // unheard, and of no interest to anybody
+	if d := r.next - r.now; d < floodWindow {
+		t.Errorf("the next turn is in %v though it is alone", d)
+	}
+	high := r.guest(2, 5)
+	if s := r.plane.Describe().Seats[0]; !s.Ready {
+		t.Error("what it claims was not looked at when the other came")
+	}
+	high.ready(true)
+	low.want("with a rival", false, board.Bounded)
+}
+
+// TestEdgesAllocateNothing guards the hot path: no garbage, so no collector.
+func TestEdgesAllocateNothing(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	low.ready(true)
+	edge := func(ready bool) {
+		r.now += time.Millisecond
+		r.plane.Begin(r.now)
+		high.device.SetReady(ready)
+		r.plane.Edge(high.id)
+		r.next = r.plane.Finish()
+		r.now += time.Millisecond
+		r.plane.Begin(r.now)
+		r.next = r.plane.Finish()
+	}
+	edge(true)
+	edge(false)
+	if n := testing.AllocsPerRun(1000, func() { edge(true); edge(false) }); n > 0 {
+		t.Errorf("two edges allocate %v times", n)
+	}
+}
+
+// BenchmarkEdge is a turn of the plane: one edge, one gate word of another.
+func BenchmarkEdge(b *testing.B) {
+	for _, others := range []int{0, 100} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			p := New(Config{IdleAfter: time.Nanosecond}, compute.HPF())
+			now := time.Duration(0)
+			add := func(id int, priority int) board.Device {
+				page, err := board.Create(1, 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = page.Close() })
+				page.Device(0).Claim(testGPU)
+				p.Begin(now)
+				p.Add(Process{ID: ProcessID(id), Task: compute.TaskID(id), Hints: compute.Hints{Priority: priority}, Board: page})
+				p.Finish()
+				return page.Device(0)
+			}
+			low, high := add(1, 0), add(2, 5)
+			for i := range others {
+				add(3+i, -100)
+			}
+			low.SetReady(true)
+			b.ReportAllocs()
+			ready := false
+			for b.Loop() {
+				ready = !ready
+				now += time.Millisecond
+				p.Begin(now)
+				high.SetReady(ready)
+				p.Edge(2)
+				p.Finish()
+			}
+		})
 	}
 }
 
