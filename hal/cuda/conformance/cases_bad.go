@@ -15,14 +15,16 @@ func one(symbol, what string, args ...uintptr) question {
 	}}
 }
 
-// nullPointers are calls with nowhere to put the answer. Each may end the
-// process.
+// nullPointers are calls with nowhere, or no room, to put the answer. Each may
+// end the process.
 var nullPointers = testCase{"null-pointers", []question{
 	one("cuGetErrorName", "0, NULL", 0, 0),
 	one("cuGetErrorString", "0, NULL", 0, 0),
 	one("cuDeviceGetCount", "NULL", 0),
 	one("cuDeviceGet", "NULL, 0", 0, 0),
 	one("cuDeviceGetName", "NULL, 16, 0", 0, 16, 0),
+	noRoom("0", 0),
+	noRoom("-1", -1),
 	one("cuDeviceGetUuid_v2", "NULL, 0", 0, 0),
 	one("cuDeviceTotalMem_v2", "NULL, 0", 0, 0),
 	one("cuDeviceGetAttribute", "NULL, 1, 0", 0, 1, 0),
@@ -35,6 +37,10 @@ var nullPointers = testCase{"null-pointers", []question{
 	one("cuModuleGetFunction", "NULL, NULL, NULL", 0, 0, 0),
 	one("cuMemAlloc_v2", "NULL, 4096", 0, 4096),
 	one("cuMemGetInfo_v2", "NULL, NULL", 0, 0),
+	one("cuMemGetAddressRange_v2", "NULL, NULL, 0x7000000000", 0, 0, 0x7000000000),
+	one("cuPointerGetAttribute", "NULL, MEMORY_TYPE, 0x7000000000", 0, uintptr(abi.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), 0x7000000000),
+	one("cuMemHostGetDevicePointer_v2", "NULL, NULL, 0", 0, 0, 0),
+	one("cuMemHostGetFlags", "NULL, NULL", 0, 0),
 	one("cuMemHostAlloc", "NULL, 4096, 0", 0, 4096, 0),
 	one("cuStreamCreate", "NULL, 0", 0, 0),
 	one("cuStreamGetPriority", "NULL, NULL", 0, 0),
@@ -71,6 +77,16 @@ var nullPointers = testCase{"null-pointers", []question{
 		}
 	}},
 }}
+
+// noRoom asks for the device's name in a buffer without room for it. Behind the
+// buffer lies memory that nobody can write.
+func noRoom(what string, length int) question {
+	return question{"cuDeviceGetName(name, " + what + ", 0)", func(t *transcript) {
+		if t.context() {
+			t.call("cuDeviceGetName", "name, "+what+", 0", guarded(), word(length), 0)
+		}
+	}}
+}
 
 // bogus is an address that is nobody's.
 const bogus = 0x1234

@@ -18,6 +18,15 @@ func mapping(n int) uintptr {
 	return ptr(&b[0])
 }
 
+// guarded is a fresh page with one behind it that nobody can touch.
+func guarded() uintptr {
+	b, err := unix.Mmap(-1, 0, 8192, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
+	if err != nil || unix.Mprotect(b[4096:], unix.PROT_NONE) != nil {
+		return 0
+	}
+	return ptr(&b[0])
+}
+
 // sharedMapping is fresh memory that another process could map too.
 func sharedMapping(n int) unsafe.Pointer {
 	fd, err := unix.MemfdCreate("conformance", unix.MFD_CLOEXEC)
@@ -39,8 +48,9 @@ func deviceMemory(t *transcript) {
 	if !t.context() {
 		return
 	}
-	var p, q uint64
+	p, q := uint64(1), uint64(0)
 	t.call("cuMemAlloc_v2", "&p, 0", ptr(&p), 0)
+	t.note("pointer %s", pointerState(uintptr(p)))
 	t.call("cuMemAlloc_v2", "&p, 1", ptr(&p), 1)
 	t.call("cuMemAlloc_v2", "&q, 4096", ptr(&q), 4096)
 	t.note("aligned to 256: %v, %v; apart: %v", p%256 == 0, q%256 == 0, p != q)
@@ -50,7 +60,9 @@ func deviceMemory(t *transcript) {
 	t.call("cuMemFree_v2", "0", 0)
 	t.call("cuMemFree_v2", "never allocated", 0x7000000000)
 	t.call("cuMemFree_v2", "p", uintptr(p))
+	p = 1
 	t.call("cuMemAlloc_v2", "&p, 2^50", ptr(&p), 1<<50)
+	t.note("pointer %s", pointerState(uintptr(p)))
 	t.call("cuMemAlloc_v2", "&p, 2^64 - 1", ptr(&p), ^uintptr(0))
 
 	t.section("what is free")
@@ -75,7 +87,19 @@ func deviceMemory(t *transcript) {
 	p = t.alloc(5000)
 	t.call("cuMemGetAddressRange_v2", "&base, &size, p + 100", ptr(&base), ptr(&size), uintptr(p+100))
 	t.note("base p: %v, size %d", base == p, size)
+	t.call("cuMemGetAddressRange_v2", "NULL, &size, p", 0, ptr(&size), uintptr(p))
+	t.call("cuMemGetAddressRange_v2", "NULL, NULL, p", 0, 0, uintptr(p))
+	t.call("cuMemGetAddressRange_v2", "&base, &size, p + 4999", ptr(&base), ptr(&size), uintptr(p+4999))
 	t.call("cuMemGetAddressRange_v2", "&base, &size, never allocated", ptr(&base), ptr(&size), 0x7000000000)
+	t.call("cuMemGetAddressRange_v2", "&base, &size, 0", ptr(&base), ptr(&size), 0)
+	var pinned unsafe.Pointer
+	t.must("cuMemHostAlloc", ptr(&pinned), 5000, 0)
+	t.call("cuMemGetAddressRange_v2", "&base, &size, pinned + 100", ptr(&base), ptr(&size), uintptr(pinned)+100)
+	t.note("base pinned: %v, size %d", base == uint64(uintptr(pinned)), size)
+	registered := mapping(8192)
+	t.must("cuMemHostRegister_v2", registered+100, 5000, 0)
+	t.call("cuMemGetAddressRange_v2", "&base, &size, registered + 100", ptr(&base), ptr(&size), registered+200)
+	t.note("base registered: %v, size %d", base == uint64(registered)+100, size)
 }
 
 func hostMemory(t *transcript) {
@@ -85,7 +109,9 @@ func hostMemory(t *transcript) {
 	var p, q unsafe.Pointer
 	var d uint64
 	var flags uint32
-	t.call("cuMemHostAlloc", "&p, 0, 0", ptr(&p), 0, 0)
+	none := uintptr(1)
+	t.call("cuMemHostAlloc", "&p, 0, 0", ptr(&none), 0, 0)
+	t.note("pointer %s", pointerState(none))
 	for f := range uint32(8) {
 		if t.call("cuMemHostAlloc", fmt.Sprintf("&p, 4096, %d", f), ptr(&p), 4096, uintptr(f)) != abi.CUDA_SUCCESS {
 			continue
@@ -193,27 +219,73 @@ func pointerAttributes(t *transcript) {
 		address uintptr
 	}{
 		{"device", uintptr(device)}, {"device + 8", uintptr(device) + 8}, {"pinned", uintptr(pinned)},
-		{"registered", registered}, {"pageable", mapping(4096)}, {"NULL", 0},
+		{"registered", registered}, {"pageable", mapping(4096)}, {"NULL", 0}, {"never allocated", 0x7000000000},
 	} {
-		var kind, ordinal uint32
-		var d, h uint64
-		r := t.call("cuPointerGetAttribute", "&kind, MEMORY_TYPE, "+p.name, ptr(&kind), uintptr(abi.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), p.address)
-		if r == abi.CUDA_SUCCESS {
-			t.note("type %d", kind)
-		}
-		r = t.call("cuPointerGetAttribute", "&d, DEVICE_POINTER, "+p.name, ptr(&d), uintptr(abi.CU_POINTER_ATTRIBUTE_DEVICE_POINTER), p.address)
-		if r == abi.CUDA_SUCCESS {
-			t.note("the same address: %v", d == uint64(p.address))
-		}
-		r = t.call("cuPointerGetAttribute", "&h, HOST_POINTER, "+p.name, ptr(&h), uintptr(abi.CU_POINTER_ATTRIBUTE_HOST_POINTER), p.address)
-		if r == abi.CUDA_SUCCESS {
-			t.note("the same address: %v", h == uint64(p.address))
-		}
-		r = t.call("cuPointerGetAttribute", "&ordinal, DEVICE_ORDINAL, "+p.name, ptr(&ordinal), uintptr(abi.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL), p.address)
-		if r == abi.CUDA_SUCCESS {
-			t.note("ordinal %d", ordinal)
-		}
+		t.pointer(p.name, p.address)
 	}
+	t.call("cuPointerGetAttribute", "&v, 0, device", ptr(new(uint64)), 0, uintptr(device))
+	t.call("cuPointerGetAttribute", "&v, 1000, device", ptr(new(uint64)), 1000, uintptr(device))
+	t.call("cuPointerGetAttributes", "0, kinds, values, device", 0, ptr(new(uint32)), ptr(new(uintptr)), uintptr(device))
+}
+
+type pointerAttribute struct {
+	name      string
+	attribute abi.PointerAttribute
+}
+
+// Attributes whose values are small numbers, and those whose values differ from
+// run to run.
+var (
+	pointerNumbers = []pointerAttribute{
+		{"MEMORY_TYPE", abi.CU_POINTER_ATTRIBUTE_MEMORY_TYPE},
+		{"DEVICE_ORDINAL", abi.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL},
+		{"IS_MANAGED", abi.CU_POINTER_ATTRIBUTE_IS_MANAGED},
+		{"RANGE_SIZE", abi.CU_POINTER_ATTRIBUTE_RANGE_SIZE},
+		{"MAPPED", abi.CU_POINTER_ATTRIBUTE_MAPPED},
+	}
+	pointerAddresses = []pointerAttribute{
+		{"DEVICE_POINTER", abi.CU_POINTER_ATTRIBUTE_DEVICE_POINTER},
+		{"HOST_POINTER", abi.CU_POINTER_ATTRIBUTE_HOST_POINTER},
+		{"RANGE_START_ADDR", abi.CU_POINTER_ATTRIBUTE_RANGE_START_ADDR},
+		{"CONTEXT", abi.CU_POINTER_ATTRIBUTE_CONTEXT},
+		{"BUFFER_ID", abi.CU_POINTER_ATTRIBUTE_BUFFER_ID},
+	}
+)
+
+// pointer asks for the attributes of one address.
+func (t *transcript) pointer(name string, address uintptr) {
+	for _, a := range pointerNumbers {
+		value := uint64(0)
+		r := t.quiet("cuPointerGetAttribute", ptr(&value), uintptr(a.attribute), address)
+		t.line("%s of %s = %s, %d", a.name, name, r.String(), value)
+	}
+	for _, a := range pointerAddresses {
+		value := uintptr(1)
+		r := t.quiet("cuPointerGetAttribute", ptr(&value), uintptr(a.attribute), address)
+		t.line("%s of %s = %s, %s", a.name, name, r.String(), t.valueState(value, address))
+	}
+	kinds := [3]uint32{uint32(abi.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), uint32(abi.CU_POINTER_ATTRIBUTE_DEVICE_POINTER), uint32(abi.CU_POINTER_ATTRIBUTE_IS_MANAGED)}
+	kind, d, managed := uint64(9), uintptr(1), uint64(9)
+	values := [3]uintptr{ptr(&kind), ptr(&d), ptr(&managed)}
+	t.call("cuPointerGetAttributes", "3, kinds, values, "+name, 3, ptr(&kinds), ptr(&values), address)
+	t.note("type %d, device pointer %s, managed %d", uint32(kind), t.valueState(d, address), uint8(managed))
+}
+
+// valueState names an attribute's value, which began as 1.
+func (t *transcript) valueState(value, address uintptr) string {
+	var ctx uintptr
+	t.quiet("cuCtxGetCurrent", ptr(&ctx))
+	switch {
+	case value <= 1:
+		return pointerState(value)
+	case value == address:
+		return "the address"
+	case value == address-8:
+		return "8 before the address"
+	case value == ctx:
+		return "the current context"
+	}
+	return "set"
 }
 
 // pattern is n bytes that differ from their neighbours.

@@ -22,6 +22,34 @@ func (t *transcript) function(m abi.Module, name string) abi.Function {
 	return f
 }
 
+const ptxHead = ".version 6.0\n.target sm_70\n.address_size 64\n"
+
+// brokenModules are modules that a compiler may refuse; not all are broken.
+var brokenModules = []struct{ what, text string }{
+	{"PTX with an error", ptxHead + ".visible .entry broken() { nonsense; }\n"},
+	{"PTX without entries", ptxHead},
+	{"PTX behind a blank line and a comment", "\n// text\n" + ptxHead + ".visible .entry f() { ret; }\n"},
+	{"PTX without .version", ".target sm_70\n.address_size 64\n.visible .entry f() { ret; }\n"},
+	{"PTX without .target", ".version 6.0\n.address_size 64\n.visible .entry f() { ret; }\n"},
+	{"PTX without .address_size", ".version 6.0\n.target sm_70\n.visible .entry f() { ret; }\n"},
+	{"PTX of version 99.9", ".version 99.9\n.target sm_70\n.address_size 64\n.visible .entry f() { ret; }\n"},
+	{"PTX for sm_999", ".version 6.0\n.target sm_999\n.address_size 64\n.visible .entry f() { ret; }\n"},
+	{"PTX for sm_100", ".version 8.7\n.target sm_100\n.address_size 64\n.visible .entry f() { ret; }\n"},
+	{"PTX with an open brace", ptxHead + ".visible .entry f() { ret;\n"},
+	{"PTX with an open parenthesis", ptxHead + ".visible .entry f( { ret; }\n"},
+	{"PTX with an open comment", ptxHead + ".visible .entry f() { ret; } /* \n"},
+	{"PTX with an unknown directive", ptxHead + ".nonsense\n"},
+	{"PTX with a word where a directive belongs", ptxHead + "nonsense\n"},
+	{"PTX with an entry twice", ptxHead + ".visible .entry f() { ret; }\n.visible .entry f() { ret; }\n"},
+	{"PTX with an entry without a name", ptxHead + ".visible .entry () { ret; }\n"},
+	{"PTX with an entry without a body", ptxHead + ".visible .entry f()\n"},
+	{"PTX with a parameter without a type", ptxHead + ".visible .entry f(.param p) { ret; }\n"},
+	{"PTX with an unknown register", ptxHead + ".visible .entry f() { mov.u32 %r1, 1; ret; }\n"},
+	{"PTX with an unknown label", ptxHead + ".visible .entry f() { bra NOWHERE; }\n"},
+	{"PTX with an unknown modifier", ptxHead + ".visible .entry f() { .reg .u32 %r<2>; mov.nonsense %r1, 1; ret; }\n"},
+	{"PTX without a semicolon", ptxHead + ".visible .entry f() { ret }\n"},
+}
+
 func modules(t *transcript) {
 	if !t.context() {
 		return
@@ -30,11 +58,15 @@ func modules(t *transcript) {
 	var f abi.Function
 	t.call("cuModuleLoadData", "&m, nonsense", ptr(&m), text("this is no module"))
 	t.call("cuModuleLoadData", "&m, empty text", ptr(&m), text(""))
-	t.call("cuModuleLoadData", "&m, PTX with an error", ptr(&m), text(".version 6.0\n.target sm_70\n.address_size 64\n.visible .entry broken() { nonsense; }\n"))
+	for _, broken := range brokenModules {
+		t.call("cuModuleLoadData", "&m, "+broken.what, ptr(&m), text(broken.text))
+	}
 	t.call("cuModuleLoadData", "&m, the kernels", ptr(&m), text(string(kernels.PTX())))
 	t.call("cuModuleGetFunction", "&f, m, \"xm_empty\"", ptr(&f), uintptr(m), text("xm_empty"))
 	t.note("set: %v", f != 0)
+	f = 1
 	t.call("cuModuleGetFunction", "&f, m, \"xm_none\"", ptr(&f), uintptr(m), text("xm_none"))
+	t.note("pointer %s", pointerState(uintptr(f)))
 	t.call("cuModuleGetFunction", "&f, m, \"\"", ptr(&f), uintptr(m), text(""))
 	t.call("cuModuleGetFunction", "&f, m, \"XM_EMPTY\"", ptr(&f), uintptr(m), text("XM_EMPTY"))
 	t.call("cuModuleUnload", "m", uintptr(m))
@@ -213,6 +245,12 @@ func launchRefusals(t *transcript) {
 	extra := []uintptr{abi.CU_LAUNCH_PARAM_BUFFER_POINTER, ptr(&buffer), abi.CU_LAUNCH_PARAM_BUFFER_SIZE, ptr(&size), abi.CU_LAUNCH_PARAM_END}
 	fill := uintptr(t.function(m, "xm_fill"))
 	t.call("cuLaunchKernel", "xm_fill, a buffer of 1 byte", fill, 1, 1, 1, 1, 1, 1, 0, 0, 0, ptr(&extra[0]))
+	for _, n := range []uint64{0, 15, 16, 64} {
+		size = n
+		big := [64]byte{}
+		extra[1] = ptr(&big)
+		t.call("cuLaunchKernel", fmt.Sprintf("xm_fill, a buffer of %d bytes", n), fill, 1, 1, 1, 1, 1, 1, 0, 0, 0, ptr(&extra[0]))
+	}
 	extra[0] = 99
 	t.call("cuLaunchKernel", "xm_fill, a buffer with an unknown key", fill, 1, 1, 1, 1, 1, 1, 0, 0, 0, ptr(&extra[0]))
 	extra[0] = abi.CU_LAUNCH_PARAM_BUFFER_POINTER

@@ -119,66 +119,6 @@ func streamHandles(t *transcript) {
 	t.call("cuStreamDestroy_v2", "per-thread", uintptr(abi.CU_STREAM_PER_THREAD))
 }
 
-// pendingWork holds a stream behind a gate and asks what is seen of it.
-func pendingWork(t *transcript) {
-	if !t.context() {
-		return
-	}
-	m, ok := t.load()
-	if !ok {
-		return
-	}
-	g := t.gates(1)[0]
-	a, b := t.stream(abi.CU_STREAM_NON_BLOCKING), t.stream(abi.CU_STREAM_NON_BLOCKING)
-	var e abi.Event
-	t.must("cuEventCreate", ptr(&e), 0)
-	data := t.alloc(4)
-	t.must("cuMemsetD32_v2", uintptr(data), 5, 1)
-
-	t.call("cuStreamWaitValue32_v2", "a, gate, 1, EQ", uintptr(a), uintptr(g.device), 1, uintptr(abi.CU_STREAM_WAIT_VALUE_EQ))
-	t.launch("xm_increment", t.function(m, "xm_increment"), 1, 32, a, params(data, 1))
-	t.call("cuEventRecord", "e, a", uintptr(e), uintptr(a))
-	t.call("cuStreamWaitEvent", "b, e, 0", uintptr(b), uintptr(e), 0)
-	t.call("cuMemsetD32Async", "data, 100, 1, b", uintptr(data), 100, 1, uintptr(b))
-	t.call("cuStreamQuery", "a", uintptr(a))
-	t.call("cuStreamQuery", "b", uintptr(b))
-	t.call("cuEventQuery", "e", uintptr(e))
-	t.section("a stream beside them is free")
-	c := t.stream(abi.CU_STREAM_NON_BLOCKING)
-	other := t.alloc(4)
-	t.call("cuMemsetD32Async", "other, 3, 1, c", uintptr(other), 3, 1, uintptr(c))
-	t.call("cuStreamSynchronize", "c", uintptr(c))
-	t.call("cuStreamQuery", "a", uintptr(a))
-
-	t.section("the gate opens")
-	g.store(1)
-	t.call("cuStreamSynchronize", "b", uintptr(b))
-	t.call("cuStreamQuery", "a", uintptr(a))
-	t.call("cuEventQuery", "e", uintptr(e))
-	t.note("data %d", t.words(data, 1))
-
-	t.section("destroyed with work in it")
-	g.store(0)
-	t.must("cuStreamWaitValue32_v2", uintptr(a), uintptr(g.device), 1, uintptr(abi.CU_STREAM_WAIT_VALUE_EQ))
-	t.launch("xm_increment", t.function(m, "xm_increment"), 1, 32, a, params(data, 1))
-	t.call("cuStreamDestroy_v2", "a", uintptr(a))
-	g.store(1)
-	t.call("cuCtxSynchronize", "")
-	t.note("data %d", t.words(data, 1))
-}
-
-// held says whether a stream is still waiting.
-func (t *transcript) held(s abi.Stream) string {
-	switch r := t.quiet("cuStreamQuery", uintptr(s)); r {
-	case abi.CUDA_ERROR_NOT_READY:
-		return "held"
-	case abi.CUDA_SUCCESS:
-		return "passed"
-	default:
-		return r.String()
-	}
-}
-
 func waitValues(t *transcript) {
 	if !t.context() {
 		return
