@@ -98,19 +98,19 @@ EXPORT CUresult cuGetProcAddress(const char *symbol, void **function, int versio
     return CUDA_SUCCESS;
 }
 
-/* One line for each name: the set of them is small and never forgotten. */
+/* One line for each name, of a call or a kernel: few, and never forgotten. */
 int sim_unsupported(const char *symbol)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static const char *said[1024];
+    static char *said[1024];
     static size_t n;
     bool fresh = true;
 
     pthread_mutex_lock(&lock);
     for (size_t i = 0; i < n && fresh; i++)
         fresh = strcmp(said[i], symbol) != 0;
-    if (fresh && n < sizeof said / sizeof *said)
-        said[n++] = symbol;
+    if (fresh && n < sizeof said / sizeof *said && (said[n] = strdup(symbol)))
+        n++;
     pthread_mutex_unlock(&lock);
     if (fresh)
         fprintf(stderr, "xmsched sim: %s is not implemented by the simulated driver\n", symbol);

@@ -71,7 +71,7 @@ func TestNoDevice(t *testing.T) {
 func TestSanitized(t *testing.T) {
 	library := simtest.SanitizedLibrary(t)
 	env := append(simtest.StartWith(t, library), "ASAN_OPTIONS=detect_leaks=0:abort_on_error=1")
-	for _, name := range []string{"basic", "errors", "order", "forks"} {
+	for _, name := range []string{"basic", "errors", "order", "forks", "ptx"} {
 		bin := simtest.CompileC(t, "testdata/"+name+".c", library, "-fsanitize=address,undefined")
 		cmd := command(t, bin, env)
 		cmd.Stderr = nil

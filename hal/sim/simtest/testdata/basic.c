@@ -1,4 +1,5 @@
-/* Launch, streams, memory, events: every byte is looked at. */
+/* Launch, streams, memory, events: every byte is looked at. With an argument it
+ * is not alone on the device. */
 #include "host.h"
 
 #define N 100000u
@@ -84,8 +85,9 @@ static void copies(void)
     free(back);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
+    (void)argv;
     size_t free_before, free_after, total;
     void *module = begin();
 
@@ -93,7 +95,7 @@ int main(void)
     kernels(module);
     copies();
     CHECK(cuMemGetInfo_v2(&free_after, &total));
-    TRUE(free_before == free_after);
+    TRUE(argc > 1 || free_before == free_after);
     CHECK(cuModuleUnload(module));
     CHECK(cuDevicePrimaryCtxRelease_v2(0));
     puts("ok");
