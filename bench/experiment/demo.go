@@ -56,6 +56,9 @@ func (l *Lab) RunDemo(ctx context.Context, d Demo, report func(what string, done
 	if report == nil {
 		report = func(string, int, int) {}
 	}
+	if err := l.Places.Complete(); err != nil {
+		return nil, err
+	}
 	report("calibrate", 0, 1)
 	if _, err := l.Calibrate(ctx); err != nil {
 		return nil, err

@@ -134,6 +134,9 @@ func TestPlaces(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "libxmsched.so"), nil, 0o644); err != nil {
 		t.Fatal(err)
 	}
+	if err := p.Complete(); err == nil {
+		t.Error("one library of all is called complete")
+	}
 	if got, err := p.Library("libxmsched.so"); err != nil || got != filepath.Join(dir, "libxmsched.so") {
 		t.Errorf("%q, %v", got, err)
 	}

@@ -59,6 +59,9 @@ func (l *Lab) RunLaunch(ctx context.Context, e Launch, report func(what string, 
 	if err := e.Validate(); err != nil {
 		return nil, err
 	}
+	if err := l.Places.Complete(); err != nil {
+		return nil, err
+	}
 	args, err := l.launchArgs(ctx, e)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
@@ -49,6 +50,11 @@ type P99Result struct {
 func (l *Lab) RunP99(ctx context.Context, p P99, report func(what string, done, total int)) ([]P99Result, error) {
 	if err := p.Validate(); err != nil {
 		return nil, err
+	}
+	if slices.Contains(p.Modes, rows.ModeXmsched) {
+		if err := l.Places.Complete(); err != nil {
+			return nil, err
+		}
 	}
 	latency := map[string][]float64{}
 	perS := map[string][]float64{}

@@ -56,6 +56,22 @@ func (p Places) Library(elem ...string) (string, error) {
 	return existing(filepath.Join(append([]string{p.Lib}, elem...)...))
 }
 
+// Complete fails when something is missing that running programs under the
+// daemon needs, so that it is found out before minutes of measuring.
+func (p Places) Complete() error {
+	for _, name := range []string{"xserver", "xrun", "xbench"} {
+		if _, err := p.Program(name); err != nil {
+			return err
+		}
+	}
+	for _, name := range []string{"libxmsched.so", "libxagent.so"} {
+		if _, err := p.Library(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func existing(path string) (string, error) {
 	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
 		return "", &MissingError{Path: path}

@@ -65,6 +65,11 @@ func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string
 	if len(p.Modes) == 0 || p.Modes[0] != rows.ModeAlone {
 		return nil, errors.New("pytorch: the first mode must be alone, which the others are compared with")
 	}
+	if slices.Contains(p.Modes, rows.ModeXmsched) {
+		if err := l.Places.Complete(); err != nil {
+			return nil, err
+		}
+	}
 	if p.Python == "" {
 		p.Python = "python3"
 	}

@@ -25,6 +25,9 @@ func (l *Lab) RunStartup(ctx context.Context, s Startup, report func(what string
 	if s.InitPairs < 1 || s.PlainPairs < 4 {
 		return nil, errors.New("startup: want at least 1 pair of cuInit and 4 of a plain program")
 	}
+	if err := l.Places.Complete(); err != nil {
+		return nil, err
+	}
 	if report == nil {
 		report = func(string, int, int) {}
 	}

@@ -100,23 +100,24 @@ type verdictLine struct {
 func printVerdicts(cmd *cobra.Command, verdicts []bounds.Verdict, asJSON bool) error {
 	styles := map[bounds.Result]cli.Style{bounds.Reached: cli.Green, bounds.Missed: cli.Red, bounds.NotMeasured: cli.Yellow}
 	count := map[bounds.Result]int{}
-	t := cli.NewTable("RESULT", "MEASURED", "BOUND", "ROWS")
+	t := cli.NewTable("RESULT", "MEASURED", "BOUND", "ROWS", "SIMULATED")
 	for _, v := range verdicts {
 		count[v.Result]++
 		line := verdictLine{Bound: v.Bound, Result: v.Result, Rows: v.Fitting, Simulated: v.Simulated}
-		measured, fitting := "-", fmt.Sprint(v.Fitting)
+		measured := "-"
 		if value, ok := v.Value(); ok {
 			line.Value, measured = &value, figure(value)
 		}
+		ignored := "-"
 		if v.Simulated > 0 {
-			fitting += fmt.Sprintf(" (and %d simulated, which do not count)", v.Simulated)
+			ignored = fmt.Sprintf("%d, not counted", v.Simulated)
 		}
 		if asJSON {
 			if err := cli.JSON(cmd.OutOrStdout(), line); err != nil {
 				return err
 			}
 		}
-		t.Row(cli.Cell{Text: v.Result.String(), Style: styles[v.Result]}, measured, v.Bound.String(), fitting)
+		t.Row(cli.Cell{Text: v.Result.String(), Style: styles[v.Result]}, measured, v.Bound.String(), v.Fitting, ignored)
 	}
 	if !asJSON {
 		if err := t.Write(cmd.OutOrStdout()); err != nil {

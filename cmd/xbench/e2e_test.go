@@ -74,11 +74,19 @@ func withoutMake(env []string) []string {
 	return out
 }
 
-// xbench runs the built command and gives its output; it must end well.
-func xbench(t *testing.T, args ...string) string {
+// command prepares the built command; its own folders go where the test's do.
+func command(t *testing.T, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(build(t), "xbench"), args...)
 	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir())
+	return cmd
+}
+
+// xbench runs the built command and gives its output; it must end well.
+func xbench(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := command(t, args...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -270,7 +278,7 @@ func TestSimulatedRowsReachNothing(t *testing.T) {
 }
 
 func TestInterruptEndsEverything(t *testing.T) {
-	cmd := exec.Command(filepath.Join(build(t), "xbench"), "demo", "--sim", "--out", t.TempDir())
+	cmd := command(t, "demo", "--sim", "--out", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -297,7 +305,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 
 // Nobody can clean up after SIGKILL: the children end by themselves.
 func TestKilledBenchLeavesNothing(t *testing.T) {
-	cmd := exec.Command(filepath.Join(build(t), "xbench"), "demo", "--sim", "--out", t.TempDir())
+	cmd := command(t, "demo", "--sim", "--out", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
