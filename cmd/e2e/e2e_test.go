@@ -1,12 +1,17 @@
 package e2e
 
 import (
+	"io"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Limits are ten times what the system promises: CI machines are shared.
@@ -200,7 +205,7 @@ func TestPreloadedWithoutXrun(t *testing.T) {
 	}
 }
 
-func TestStaticProgramIsListedWithItsReason(t *testing.T) {
+func TestStaticProgramIsNamedAndRuns(t *testing.T) {
 	w := newWorld(t)
 	w.daemon()
 	p := w.xrun(nil, filepath.Join(built, "still"))
@@ -266,4 +271,65 @@ func TestDoctor(t *testing.T) {
 	if code != 0 || !strings.Contains(out, "glibc") || !strings.Contains(out, "next: xrun ") {
 		t.Errorf("with a daemon: exit %d: %s", code, out)
 	}
+}
+
+// TestTopOnATerminal looks at what top draws, and ends it with a key.
+func TestTopOnATerminal(t *testing.T) {
+	w := newWorld(t)
+	w.daemon()
+	p := w.spin("shown", 3)
+	w.scheduled("shown")
+	p.progress()
+	master, slave := openTerminal(t)
+	cmd := exec.Command(bin("xcli"), "top", "--interval", "100ms")
+	cmd.Env = append(w.env, "TERM=xterm")
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	_ = slave.Close()
+	var screen strings.Builder
+	seen := func(what string) bool { return strings.Contains(screen.String(), what) }
+	_ = master.SetReadDeadline(time.Now().Add(20 * time.Second))
+	for buf := make([]byte, 4096); !seen("shown") || strings.Count(screen.String(), "\x1b[H") < 3; {
+		n, err := master.Read(buf)
+		if err != nil {
+			t.Fatalf("%v after %q", err, screen.String())
+		}
+		screen.Write(buf[:n])
+	}
+	if _, err := master.Write([]byte("q")); err != nil {
+		t.Fatal(err)
+	}
+	rest, _ := io.ReadAll(master) // ends with EIO when the terminal's last user went
+	screen.Write(rest)
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("top: %v", err)
+	}
+	if !seen("\x1b[?1049h") || !strings.HasSuffix(screen.String(), "\x1b[?1049l") {
+		t.Errorf("the screen was not left as it was found: %q", screen.String())
+	}
+}
+
+// openTerminal makes a terminal and gives its two ends.
+func openTerminal(t *testing.T) (master, slave *os.File) {
+	t.Helper()
+	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	master = os.NewFile(uintptr(fd), "/dev/ptmx")
+	t.Cleanup(func() { _ = master.Close() })
+	if err := unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Skipf("no terminals here: %v", err)
+	}
+	return master, slave
 }

@@ -154,14 +154,15 @@ func (r row) on(d *xserverv1.Device, p *xserverv1.Process) row {
 	return r
 }
 
-// processWhy says what of a scheduled process is not as it should be.
+// processWhy says what of a scheduled process is not as it should be. No reason
+// begins with a digit: a column of numbers would be set flush right.
 func processWhy(p *xserverv1.Process) string {
 	var why []string
 	if n := p.UncoveredCount; n > 0 {
-		why = append(why, fmt.Sprintf("%d calls not covered%s", n, some(p.Uncovered)))
+		why = append(why, fmt.Sprintf("calls not covered (%d)%s", n, some(p.Uncovered)))
 	}
 	if n := p.QueuesOver; n > 0 {
-		why = append(why, fmt.Sprintf("%d queues share a slot", n))
+		why = append(why, fmt.Sprintf("slot 0 shared by %d queues", n))
 	}
 	if n := p.OpenedByLease; n > 0 {
 		why = append(why, fmt.Sprintf("gate opened %d times without the daemon", n))

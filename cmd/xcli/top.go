@@ -113,7 +113,7 @@ func draw(out *os.File, dir string, interval time.Duration, rows []row) error {
 		return err
 	}
 	width, height, err := term.GetSize(int(out.Fd()))
-	if err != nil {
+	if err != nil || width <= 0 || height <= 0 { // serial lines and such do not know
 		width, height = 80, 24
 	}
 	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")

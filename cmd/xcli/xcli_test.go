@@ -1,0 +1,191 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"xmsched/cmd/internal/cli"
+	xserverv1 "xmsched/xserver/api/v1"
+)
+
+func sampleTasks() []*xserverv1.Task {
+	device := func(ready, open bool, mode string) *xserverv1.Device {
+		return &xserverv1.Device{Uuid: "GPU-0a0b0c0d-0000-0000-0000-000000000000", Name: "NVIDIA H200", Ready: ready, Open: open, Mode: mode, Launches: 7, RunTimeNs: 1500e6}
+	}
+	return []*xserverv1.Task{
+		{Id: 1, Name: "llm", Hints: &xserverv1.Hints{Priority: 10}, Level: 1, Devices: []*xserverv1.Device{device(true, true, "top")},
+			Processes: []*xserverv1.Process{{Pid: 100, Uncovered: []string{"cuA", "cuB", "cuC", "cuD"}, UncoveredCount: 4}}},
+		{Id: 2, Name: "train", Hints: &xserverv1.Hints{Priority: -3}, Level: 1, Devices: []*xserverv1.Device{device(true, false, "bounded")},
+			Processes: []*xserverv1.Process{{Pid: 200}, {Pid: 201, Stopped: true, QueuesOver: 3, OpenedByLease: 2}}},
+		{Id: 3, Name: "early", Hints: &xserverv1.Hints{}, Level: 1, Processes: []*xserverv1.Process{{Pid: 300}}},
+	}
+}
+
+func TestListAsTable(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&options{}).print(&out, scheduled(sampleTasks())); err != nil {
+		t.Fatal(err)
+	}
+	want := `TASK  PID  NAME   DEV           PRIO  LEVEL  MODE     STATE    WAIT  LAUNCHES   RUN  WHY
+   1  100  llm    GPU-0a0b0c0d    10      1  top      running     0         7  1.5s  calls not covered (4): cuA, cuB, cuC, …
+   2  200  train  GPU-0a0b0c0d    -3      1  bounded  gated       0         7  1.5s
+   2  201  train  GPU-0a0b0c0d    -3      1  bounded  stopped     0         7  1.5s  slot 0 shared by 3 queues; gate opened 2 times without the daemon
+   3  300  early  -                0      1  -        idle        0         0  0.0s
+`
+	if out.String() != want {
+		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
+	}
+}
+
+func TestListAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&options{json: true}).print(&out, scheduled(sampleTasks())); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+	if len(lines) != 4 {
+		t.Fatalf("%d lines, want 4", len(lines))
+	}
+	var r row
+	if err := json.Unmarshal([]byte(lines[0]), &r); err != nil || r.Task != 1 || r.State != "running" || len(r.Uncovered) != 4 || !strings.HasSuffix(r.Device, "000000000000") {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestNobodyScheduled(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&options{}).print(&out, nil); err != nil || !strings.Contains(out.String(), "xrun -- COMMAND") {
+		t.Errorf("%q, %v", out.String(), err)
+	}
+}
+
+func TestWhyUnscheduled(t *testing.T) {
+	for want, s := range map[string]sighting{
+		"static binary":        {xrun: true, static: true},
+		"musl":                 {xrun: true, musl: true},
+		"dropped":              {xrun: true, driver: true},
+		"not started with":     {driver: true},
+		"RTLD_DEEPBIND":        {driver: true, xrun: true, preload: true},
+		"the daemon of /other": {driver: true, xrun: true, preload: true, agent: true, dir: "/other"},
+		"not registered":       {driver: true, xrun: true, preload: true, agent: true, dir: "/run"},
+	} {
+		if have := s.why("/run", true); !strings.Contains(have, want) {
+			t.Errorf("%+v: %q, want %q in it", s, have, want)
+		}
+	}
+	absent := sighting{driver: true, preload: true, agent: true}
+	if have := absent.why("/run", false); have != "daemon absent" {
+		t.Errorf("%q", have)
+	}
+}
+
+func TestMappedFiles(t *testing.T) {
+	for file, want := range map[string]sighting{
+		"/usr/lib/x86_64-linux-gnu/libcuda.so.580.159.04": {driver: true},
+		"/dev/nvidiactl":         {driver: true},
+		"/opt/lib/libxmsched.so": {preload: true},
+		"/opt/lib/libxagent.so":  {agent: true},
+		"/usr/lib/libcudart.so":  {},
+		"/home/me/mylibcuda.so":  {},
+	} {
+		var s sighting
+		if s.mapped(file); s != want {
+			t.Errorf("%s: %+v, want %+v", file, s, want)
+		}
+	}
+}
+
+// TestScanFindsStaticProgramUnderXrun runs a static program in an environment as
+// xrun makes it.
+func TestScanFindsStaticProgramUnderXrun(t *testing.T) {
+	cc, err := exec.LookPath("gcc")
+	if err != nil {
+		t.Skip("no C compiler on this machine")
+	}
+	dir := t.TempDir()
+	src, exe := filepath.Join(dir, "still.c"), filepath.Join(dir, "still")
+	if err := os.WriteFile(src, []byte("#include <unistd.h>\nint main(void) { char c; return write(1, \".\", 1) != 1 || read(0, &c, 1) < 0; }\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(cc, "-static", "-o", exe, src).CombinedOutput(); err != nil {
+		t.Skipf("no static C library here: %s", out)
+	}
+	cmd := exec.Command(exe)
+	cmd.Env = []string{"XMSCHED_TASK=00", "XMSCHED_DIR=/run/here"}
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close(); _ = cmd.Wait() }()
+	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil { // it runs
+		t.Fatal(err)
+	}
+	for _, s := range scan(os.Geteuid(), nil) {
+		if s.pid == cmd.Process.Pid {
+			if !s.static || s.musl || s.dir != "/run/here" || s.name != "still" {
+				t.Errorf("%+v", s)
+			}
+			return
+		}
+	}
+	t.Error("the program is not seen")
+}
+
+func TestPrescription(t *testing.T) {
+	good := check{OK: true}
+	noGPU := check{Note: true, GPU: true}
+	broken := check{next: "make build"}
+	other := check{next: "xserver &"}
+	for _, c := range []struct {
+		name   string
+		checks []check
+		next   string
+		failed bool
+	}{
+		{"all well", []check{good, good}, "xrun -- COMMAND", false},
+		{"no GPU", []check{noGPU, good}, "xrun --sim -- COMMAND", false},
+		{"another version", []check{good, {Note: true}}, "xrun -- COMMAND", false},
+		{"broken twice", []check{noGPU, broken, other}, "make build", true},
+	} {
+		if next, failed := prescribe(c.checks); next != c.next || failed != c.failed {
+			t.Errorf("%s: %q, %v, want %q, %v", c.name, next, failed, c.next, c.failed)
+		}
+	}
+}
+
+func TestGlibcVersions(t *testing.T) {
+	have, err := glibcVersion()
+	if err != nil || have.less(version{2, 17}) {
+		t.Errorf("%v, %v", have, err)
+	}
+	if v, ok := parseVersion("2.34"); !ok || v != (version{2, 34}) || !(version{2, 9}).less(v) || v.less(version{2, 34}) {
+		t.Errorf("%v, %v", v, ok)
+	}
+	if _, ok := parseVersion("PRIVATE"); ok {
+		t.Error("PRIVATE is a version")
+	}
+}
+
+func TestWithoutDaemon(t *testing.T) {
+	dir := t.TempDir()
+	for _, args := range [][]string{{"status"}, {"policy", "get"}, {"policy", "set", "RR"}, {"hint", "--task", "1", "--priority", "1"}, {"top"}, {"list"}} {
+		var out, errs bytes.Buffer
+		code := cli.Run(command(), append(args, "--dir", dir), &out, &errs)
+		if code != cli.ExitFailure || !strings.Contains(errs.String(), "xserver --dir "+dir) {
+			t.Errorf("%v: exit %d, %q", args, code, errs.String())
+		}
+	}
+}
