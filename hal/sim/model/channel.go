@@ -24,6 +24,7 @@ type channel struct {
 	state  state
 	until  time.Duration
 	left   time.Duration // work to do
+	refill time.Duration // time to pass first: caches and pipelines are cold
 	fresh  bool          // ready, and Started is not told yet
 	engine Engine        // last engine used: a front-end command keeps its group there
 }

@@ -12,6 +12,7 @@ type Config struct {
 	Slice      time.Duration // of a group; 2048 us, the driver's default
 	SwitchCost time.Duration // taking an unfinished kernel off; 180 us
 	LoadCost   time.Duration // loading another group onto a free engine; 8 us
+	RefillCost time.Duration // of a slice that goes on with a kernel, before it gets anywhere; 25 us
 	LinkOneWay uint64        // bytes a second to or from the host; 55 GB/s
 	LinkBoth   uint64        // each way when both ways are busy; 50.8 GB/s
 	Peer       uint64        // bytes a second within the device; 2.1 TB/s (reads and writes 4.2)
@@ -29,6 +30,7 @@ func (c Config) withDefaults() Config {
 		value time.Duration
 	}{
 		{&c.Slice, 2048 * time.Microsecond}, {&c.SwitchCost, 180 * time.Microsecond}, {&c.LoadCost, 8 * time.Microsecond},
+		{&c.RefillCost, 25 * time.Microsecond},
 		{&c.Launch, 2200}, {&c.Copy, 1500}, {&c.Wait, 1100}, {&c.Write, 1200}, {&c.Event, 300},
 	} {
 		if *d.field == 0 {

@@ -31,12 +31,13 @@ type engine struct {
 	carry      int64
 	switchCost time.Duration // with a command in mid-flight
 	loadCost   time.Duration // without
+	refillCost time.Duration
 }
 
 func newEngine(kind Engine, cfg Config) engine {
 	e := engine{kind: kind, rate: fullRate, idle: true}
 	if kind == Compute {
-		e.switchCost, e.loadCost = cfg.SwitchCost, cfg.LoadCost
+		e.switchCost, e.loadCost, e.refillCost = cfg.SwitchCost, cfg.LoadCost, cfg.RefillCost
 	}
 	return e
 }
@@ -115,7 +116,7 @@ func (e *engine) next(now time.Duration) (time.Duration, bool) {
 		// Kept for a front-end command while another group waits.
 		return e.sliceEnd, waiting
 	}
-	t := now + time.Duration((int64(e.run.left)*e.rate.den-e.carry+e.rate.num-1)/e.rate.num)
+	t := now + e.run.refill + time.Duration((int64(e.run.left)*e.rate.den-e.carry+e.rate.num-1)/e.rate.num)
 	if waiting {
 		t = min(t, e.sliceEnd)
 	}
@@ -127,6 +128,9 @@ func (e *engine) progress(d time.Duration) {
 	if e.run == nil {
 		return
 	}
+	cold := min(d, e.run.refill)
+	e.run.refill -= cold
+	d -= cold
 	e.carry += int64(d) * e.rate.num
 	work := e.carry / e.rate.den
 	e.carry -= work * e.rate.den
@@ -195,6 +199,9 @@ func (e *engine) start(ch *channel, now time.Duration) *channel {
 	}
 	e.run, e.carry = ch, 0
 	ch.state = running
+	if !ch.fresh {
+		ch.refill = e.refillCost
+	}
 	for i, c := range e.cur.channels {
 		if c == ch {
 			e.cur.turn = (i + 1) % len(e.cur.channels)

@@ -8,7 +8,9 @@
 //     runs on the engine it names, or on none (a short command of the front end:
 //     an event, a wait, a write).
 //   - An engine runs one command at a time. Busy groups share it round robin by
-//     time slices; taking an unfinished command off costs SwitchCost.
+//     time slices; taking an unfinished command off costs SwitchCost, and going on
+//     with it RefillCost of its slice: two busy groups with slices shorter than
+//     that make no progress at all, as on the H200.
 //     Kernels of one group serialise: overlap inside a group is not modelled.
 //   - Copies to and from the host slow each other down a little when both run.
 //   - A command that is through stays at the head of its channel until the
@@ -304,7 +306,7 @@ func (m *Machine) expire() {
 	}
 	for e := range m.engines {
 		eng := &m.engines[e]
-		if eng.run != nil && eng.run.left <= 0 {
+		if eng.run != nil && eng.run.left <= 0 && eng.run.refill <= 0 {
 			ch := eng.run
 			eng.run = nil
 			m.finish(ch)
@@ -335,7 +337,7 @@ func (m *Machine) begin(ch *channel) {
 		m.emit(Started, ch)
 		return
 	}
-	ch.state, ch.left, ch.fresh, ch.engine = ready, c.Work, true, c.Engine
+	ch.state, ch.left, ch.refill, ch.fresh, ch.engine = ready, c.Work, 0, true, c.Engine
 }
 
 func (m *Machine) finish(ch *channel) {
