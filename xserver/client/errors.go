@@ -22,6 +22,18 @@ func (e *AbsentError) Error() string {
 
 func (e *AbsentError) Unwrap() error { return e.Err }
 
+// SilentError says that a daemon is there and did not answer in time.
+type SilentError struct {
+	Dir string
+	Err error
+}
+
+func (e *SilentError) Error() string {
+	return fmt.Sprintf("the daemon in %s does not answer: it is stopped or overloaded", e.Dir)
+}
+
+func (e *SilentError) Unwrap() error { return e.Err }
+
 // RejectedError says that the daemon refused a value; nothing was changed.
 type RejectedError struct {
 	Field, Given string
@@ -76,6 +88,8 @@ func fromStatus(dir string, err error) error {
 		return &DeniedError{Message: st.Message()}
 	case codes.Unavailable:
 		return &AbsentError{Dir: dir, Err: err}
+	case codes.DeadlineExceeded:
+		return &SilentError{Dir: dir, Err: err}
 	}
 	return err
 }

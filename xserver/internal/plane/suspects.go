@@ -1,5 +1,7 @@
 package plane
 
+import "slices"
+
 // Suspects appends the processes of which it matters whether they are stopped:
 // those that keep somebody with work out, and those that are known to be stopped
 // while others are on their device.
@@ -11,7 +13,8 @@ func (p *Plane) Suspects(list []ProcessID) []ProcessID {
 		waits := d.somebodyWaits()
 		for _, st := range d.seats {
 			for _, s := range st.sections {
-				if s.process.stopped || waits && s.counted && st.open {
+				wanted := s.process.stopped || waits && s.counted && st.open
+				if wanted && !slices.Contains(list, s.process.ID) {
 					list = append(list, s.process.ID)
 				}
 			}
