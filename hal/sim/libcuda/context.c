@@ -207,6 +207,11 @@ EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
     return CUDA_SUCCESS;
 }
 
+/* The names of before CUDA 4.0, which differ only in where contexts may be
+ * current. */
+EXPORT CUresult cuCtxPushCurrent(CUcontext c) { return cuCtxPushCurrent_v2(c); }
+EXPORT CUresult cuCtxPopCurrent(CUcontext *out) { return cuCtxPopCurrent_v2(out); }
+
 static int create(CUcontext *out, unsigned flags, CUdevice device)
 {
     int rc = sim_ready();
@@ -268,6 +273,8 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext c)
     sim_object_free(c);
     return CUDA_SUCCESS;
 }
+
+EXPORT CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
 
 /* ---- the primary context ---- */
 

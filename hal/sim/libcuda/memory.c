@@ -90,64 +90,6 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
     return rc ? rc : give_back(&r);
 }
 
-EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
-{
-    struct sim_ctx *c;
-    struct sim_range r;
-
-    int rc = sim_current(&c);
-    if (rc)
-        return rc;
-    if (!sim_range_find(p, 1, &r))
-        return CUDA_ERROR_NOT_FOUND;
-    if (base)
-        *base = r.base;
-    if (size)
-        *size = r.size;
-    return CUDA_SUCCESS;
-}
-
-/* The attributes that say where memory is. */
-EXPORT CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p)
-{
-    struct sim_range r;
-
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (!data || !sim_range_find(p, 1, &r))
-        return CUDA_ERROR_INVALID_VALUE;
-    switch (attribute) {
-    case 1: /* CONTEXT */
-        *(CUcontext *)data = r.ctx;
-        return CUDA_SUCCESS;
-    case 2: /* MEMORY_TYPE: host, device */
-        *(unsigned *)data = r.kind == SIM_RANGE_DEVICE ? 2 : 1;
-        return CUDA_SUCCESS;
-    case 3: /* DEVICE_POINTER */
-        *(CUdeviceptr *)data = p;
-        return CUDA_SUCCESS;
-    case 4: /* HOST_POINTER */
-        if (r.kind == SIM_RANGE_DEVICE)
-            return CUDA_ERROR_INVALID_VALUE;
-        *(CUdeviceptr *)data = p;
-        return CUDA_SUCCESS;
-    case 8: /* IS_MANAGED */
-        *(unsigned char *)data = 0;
-        return CUDA_SUCCESS;
-    case 9: /* DEVICE_ORDINAL */
-        *(int *)data = 0;
-        return CUDA_SUCCESS;
-    case 11: /* RANGE_START_ADDR */
-        *(CUdeviceptr *)data = r.base;
-        return CUDA_SUCCESS;
-    case 12: /* RANGE_SIZE */
-        *(size_t *)data = r.size;
-        return CUDA_SUCCESS;
-    }
-    return sim_unsupported("cuPointerGetAttribute with an attribute that it does not know");
-}
-
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     struct sim_ctx *c;
@@ -330,6 +272,8 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
     }
     return CUDA_SUCCESS;
 }
+
+EXPORT CUresult cuMemHostRegister(void *p, size_t n, unsigned flags) { return cuMemHostRegister_v2(p, n, flags); }
 
 EXPORT CUresult cuMemHostUnregister(void *p)
 {

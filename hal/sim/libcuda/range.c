@@ -40,6 +40,7 @@ bool sim_range_overlaps(uint64_t address, uint64_t n)
 
 bool sim_range_add(const struct sim_range *r)
 {
+    static uint64_t ids; /* protected by range_lock */
     bool ok = false;
 
     pthread_rwlock_wrlock(&range_lock);
@@ -55,6 +56,7 @@ bool sim_range_add(const struct sim_range *r)
         size_t i = behind(r->base);
         memmove(&ranges[i + 1], &ranges[i], (count - i) * sizeof *ranges);
         ranges[i] = *r;
+        ranges[i].id = ++ids;
         count++;
         ok = true;
     }

@@ -109,6 +109,7 @@ enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED };
 
 struct sim_range {
     uint64_t base, size;
+    uint64_t id; /* given by sim_range_add; never twice in a process */
     enum sim_kind kind;
     unsigned flags;
     uint64_t ctx_id;

@@ -148,6 +148,8 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuStreamDestroy(CUstream handle) { return cuStreamDestroy_v2(handle); }
+
 /* What a stream's caller waits for: its last command; for the legacy stream also
  * those of the blocking streams. Fills at most SIM_CHANNELS marks. */
 static unsigned marks_of(struct sim_ctx *c, struct sim_stream *s, struct sim_mark m[SIM_CHANNELS])

@@ -1,0 +1,112 @@
+/* What the driver says of an address: the range that holds it, and its
+ * attributes. */
+#include "sim.h"
+
+#include <string.h>
+
+EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr p)
+{
+    struct sim_ctx *c;
+    struct sim_range r;
+
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!sim_range_find(p, 1, &r))
+        return CUDA_ERROR_NOT_FOUND;
+    if (base)
+        *base = r.base;
+    if (size)
+        *size = r.size;
+    return CUDA_SUCCESS;
+}
+
+/* An attribute's value in eight bytes, of which the first are its own. absent:
+ * an address of this kind has none, and zero stands for it. */
+struct attribute {
+    uint64_t value;
+    size_t bytes;
+    bool absent;
+};
+
+/* The attribute of p, which lies in r; NULL: in nobody's memory. */
+static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r, struct attribute *a)
+{
+    const bool host = r && r->kind != SIM_RANGE_DEVICE;
+
+    switch (attribute) {
+    case 1: /* CONTEXT */
+        *a = (struct attribute){r ? (uintptr_t)r->ctx : 0, sizeof(CUcontext), !r};
+        return CUDA_SUCCESS;
+    case 2: /* MEMORY_TYPE: 1 host, 2 device */
+        *a = (struct attribute){!r ? 0 : host ? 1 : 2, sizeof(unsigned), !r};
+        return CUDA_SUCCESS;
+    case 3: /* DEVICE_POINTER */
+        *a = (struct attribute){r ? p : 0, sizeof p, !r};
+        return CUDA_SUCCESS;
+    case 4: /* HOST_POINTER */
+        *a = (struct attribute){host ? p : 0, sizeof p, !host};
+        return CUDA_SUCCESS;
+    case 7: /* BUFFER_ID */
+        *a = (struct attribute){r ? r->id : 0, sizeof(uint64_t), !r};
+        return CUDA_SUCCESS;
+    case 6:  /* SYNC_MEMOPS */
+    case 8:  /* IS_MANAGED */
+    case 10: /* IS_LEGACY_CUDA_IPC_CAPABLE */
+    case 15: /* IS_GPU_DIRECT_RDMA_CAPABLE */
+        *a = (struct attribute){0, sizeof(bool), !r};
+        return CUDA_SUCCESS;
+    case 9: /* DEVICE_ORDINAL; CU_DEVICE_INVALID */
+        *a = (struct attribute){r ? 0 : (uint64_t)-2, sizeof(int), !r};
+        return CUDA_SUCCESS;
+    case 11: /* RANGE_START_ADDR */
+        *a = (struct attribute){r ? r->base : 0, sizeof p, !r};
+        return CUDA_SUCCESS;
+    case 12: /* RANGE_SIZE */
+        *a = (struct attribute){r ? r->size : 0, sizeof(size_t), !r};
+        return CUDA_SUCCESS;
+    case 13: /* MAPPED */
+        *a = (struct attribute){r != NULL, sizeof(bool), !r};
+        return CUDA_SUCCESS;
+    }
+    return attribute < 1 || attribute > 21 ? CUDA_ERROR_INVALID_VALUE
+                                           : sim_unsupported("cuPointerGetAttribute with an attribute that it does not know");
+}
+
+EXPORT CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p)
+{
+    struct sim_range r;
+    struct attribute a;
+
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!data || !sim_range_find(p, 1, &r))
+        return CUDA_ERROR_INVALID_VALUE;
+    rc = attribute_of(attribute, p, &r, &a);
+    if (rc || a.absent)
+        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
+    memcpy(data, &a.value, a.bytes);
+    return CUDA_SUCCESS;
+}
+
+/* Several at once: what an address does not have is zero, and no error. */
+EXPORT CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data, CUdeviceptr p)
+{
+    struct sim_range r;
+    struct attribute a;
+
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!n || !attributes || !data)
+        return CUDA_ERROR_INVALID_VALUE;
+    bool known = sim_range_find(p, 1, &r);
+    for (unsigned i = 0; i < n; i++) {
+        rc = attribute_of(attributes[i], p, known ? &r : NULL, &a);
+        if (rc || !data[i])
+            return rc ? rc : CUDA_ERROR_INVALID_VALUE;
+        memcpy(data[i], &a.value, a.bytes);
+    }
+    return CUDA_SUCCESS;
+}
