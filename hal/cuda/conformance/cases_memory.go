@@ -260,24 +260,29 @@ func (t *transcript) pointer(name string, address uintptr) {
 		t.line("%s of %s = %s, %d", a.name, name, r.String(), value)
 	}
 	for _, a := range pointerAddresses {
-		value := uintptr(1)
+		value := untouched
 		r := t.quiet("cuPointerGetAttribute", ptr(&value), uintptr(a.attribute), address)
 		t.line("%s of %s = %s, %s", a.name, name, r.String(), t.valueState(value, address))
 	}
 	kinds := [3]uint32{uint32(abi.CU_POINTER_ATTRIBUTE_MEMORY_TYPE), uint32(abi.CU_POINTER_ATTRIBUTE_DEVICE_POINTER), uint32(abi.CU_POINTER_ATTRIBUTE_IS_MANAGED)}
-	kind, d, managed := uint64(9), uintptr(1), uint64(9)
+	kind, d, managed := uint64(9), untouched, uint64(9)
 	values := [3]uintptr{ptr(&kind), ptr(&d), ptr(&managed)}
 	t.call("cuPointerGetAttributes", "3, kinds, values, "+name, 3, ptr(&kinds), ptr(&values), address)
 	t.note("type %d, device pointer %s, managed %d", uint32(kind), t.valueState(d, address), uint8(managed))
 }
 
-// valueState names an attribute's value, which began as 1.
+// untouched is what an attribute's value begins as.
+const untouched = ^uintptr(0)
+
+// valueState names an attribute's value.
 func (t *transcript) valueState(value, address uintptr) string {
 	var ctx uintptr
 	t.quiet("cuCtxGetCurrent", ptr(&ctx))
 	switch {
-	case value <= 1:
-		return pointerState(value)
+	case value == untouched:
+		return "untouched"
+	case value == 0:
+		return "NULL"
 	case value == address:
 		return "the address"
 	case value == address-8:
