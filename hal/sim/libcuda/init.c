@@ -154,11 +154,11 @@ EXPORT CUresult cuDeviceGetName(char *name, int length, CUdevice device)
     int rc = check_device(device);
     if (rc)
         return rc;
-    if (!name || length <= 0)
+    if (!name || !length)
         return CUDA_ERROR_INVALID_VALUE;
-    size_t n = strlen(sim_device.name);
-    if (n > (size_t)length - 1)
-        n = (size_t)length - 1;
+    size_t n = strlen(sim_device.name), room = (unsigned)length - 1; /* a negative length is a large one */
+    if (n > room)
+        n = room;
     memcpy(name, sim_device.name, n);
     name[n] = 0;
     return CUDA_SUCCESS;

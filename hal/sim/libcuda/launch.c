@@ -37,8 +37,10 @@ static int packed_args(const struct sim_function *f, void **extra, struct sim_en
         else
             return CUDA_ERROR_INVALID_VALUE;
     }
-    if (f->arg_bytes && !block)
+    if (f->arg_bytes && (!block || !n))
         return CUDA_ERROR_INVALID_VALUE;
+    if (n > ((f->arg_bytes + 7) & ~(size_t)7)) /* a structure may end in padding */
+        return CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
     if (n > f->arg_bytes)
         n = f->arg_bytes;
     if (n)

@@ -30,7 +30,10 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t n)
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out || !n)
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = 0; /* what a refused caller finds there */
+    if (!n)
         return CUDA_ERROR_INVALID_VALUE;
     if (n > sim_device.memory)
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -109,6 +109,11 @@ static int load(CUmodule *out, const char *image)
     rc = sim_ptx_parse(image, &entries, &count);
     if (rc)
         return rc;
+    rc = sim_ctx_drain(c); /* the driver waits for all that is in the context */
+    if (rc) {
+        sim_ptx_free(entries, count);
+        return rc;
+    }
     struct sim_module *m = sim_module_new();
     if (m) {
         m->ctx = c;
@@ -180,6 +185,10 @@ EXPORT CUresult cuModuleUnload(CUmodule m)
         return rc;
     if (!sim_is_module(m))
         return CUDA_ERROR_INVALID_HANDLE;
+    struct sim_ctx *owner = m->ctx;
+    rc = sim_ctx_is(owner, m->ctx_id) ? sim_ctx_drain(owner) : CUDA_SUCCESS;
+    if (rc)
+        return rc;
     if (!forget(m))
         return CUDA_ERROR_INVALID_HANDLE;
     destroy(m);
@@ -201,6 +210,7 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *nam
             *out = m->function[i];
             return CUDA_SUCCESS;
         }
+    *out = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }
 

@@ -12,6 +12,8 @@ EXPORT CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevic
     int rc = sim_current(&c);
     if (rc)
         return rc;
+    if (!base && !size)
+        return CUDA_SUCCESS; /* whatever the address */
     if (!sim_range_find(p, 1, &r))
         return CUDA_ERROR_NOT_FOUND;
     if (base)
@@ -84,10 +86,10 @@ EXPORT CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr p)
     if (!data || !sim_range_find(p, 1, &r))
         return CUDA_ERROR_INVALID_VALUE;
     rc = attribute_of(attribute, p, &r, &a);
-    if (rc || a.absent)
-        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
+    if (rc)
+        return rc;
     memcpy(data, &a.value, a.bytes);
-    return CUDA_SUCCESS;
+    return a.absent ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
 /* Several at once: what an address does not have is zero, and no error. */
