@@ -43,16 +43,12 @@ type caller struct {
 func (caller) AuthType() string { return "peer" }
 
 func (peerCredentials) ServerHandshake(conn net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	unixConn, ok := conn.(*net.UnixConn)
+	c, ok := conn.(*crowdConn)
 	if !ok {
 		return nil, nil, fmt.Errorf("a %s connection tells nothing of its peer", conn.RemoteAddr().Network())
 	}
-	p, err := peer.Of(unixConn)
-	if err != nil {
-		return nil, nil, err
-	}
 	info := credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity} // it does not leave the machine
-	return conn, caller{info, p}, nil
+	return conn, caller{info, c.peer}, nil
 }
 
 func (peerCredentials) ClientHandshake(context.Context, string, net.Conn) (net.Conn, credentials.AuthInfo, error) {

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -20,10 +21,12 @@ import (
 const (
 	ticketLife   = 10 * time.Second
 	maxProcesses = 4096
-	maxPending   = 256 // registrations whose board was not fetched yet, a user
-	maxName      = 64  // runes of a name
-	maxUncovered = 512 // names of uncovered calls, a process
-	maxCallName  = 128 // bytes of one
+	// The share of one user; the daemon's own user may have all.
+	maxProcessesPerUser = 1024
+	maxPending          = 256 // registrations whose board was not fetched yet, a user
+	maxName             = 64  // runes of a name
+	maxUncovered        = 512 // names of uncovered calls, a process
+	maxCallName         = 128 // bytes of one
 )
 
 // registry knows who is registered: processes, the tasks they form, and tickets
@@ -109,8 +112,11 @@ func (r *registry) register(a application, now time.Time) (p *process, replaced 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.expire(now)
-	pending := 0
+	pending, owned := 0, 0
 	for _, other := range r.processes {
+		if other.peer.UID == a.peer.UID {
+			owned++
+		}
 		if other.ticket != "" && other.peer.UID == a.peer.UID {
 			pending++
 		}
@@ -118,7 +124,7 @@ func (r *registry) register(a application, now time.Time) (p *process, replaced 
 			replaced = append(replaced, other.id)
 		}
 	}
-	if len(r.processes) >= maxProcesses {
+	if len(r.processes) >= maxProcesses || owned >= maxProcessesPerUser && a.peer.UID != uint32(os.Geteuid()) {
 		return nil, nil, errTooMany
 	}
 	if pending >= maxPending {

@@ -146,7 +146,7 @@ func (s *Server) Run(ctx context.Context) error {
 	broken := make(chan error, 2)
 	parts.Go(func() { s.keepJournal() })
 	parts.Go(func() {
-		if err := s.grpc.Serve(s.control); err != nil {
+		if err := s.grpc.Serve(newCrowdListener(s.control, maxConnections)); err != nil {
 			broken <- fmt.Errorf("serve control socket: %w", err)
 		}
 	})

@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,7 +43,7 @@ func command() *cobra.Command {
 // runDir is the directory that is meant.
 func (o *options) runDir() (string, error) {
 	if o.dir != "" {
-		return o.dir, nil
+		return filepath.Abs(o.dir)
 	}
 	dir, err := client.RunDir()
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 
@@ -45,6 +46,10 @@ func serve(c *cobra.Command, dir, policy, level string) error {
 		if dir, err = client.RunDir(); err != nil {
 			return cli.Usagef("%v; or give one with --dir", err)
 		}
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return err
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
