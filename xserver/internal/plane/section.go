@@ -1,0 +1,182 @@
+package plane
+
+import (
+	"slices"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/preempt/board"
+)
+
+// process is one attached process.
+type process struct {
+	Process
+	sections [board.Devices]*section // nil: not claimed
+	stopped  bool                    // state T: counts as idle
+	flood    flood
+	scan     scan
+}
+
+// task is the plane's side of a task.
+type task struct {
+	hints     compute.Hints
+	processes int
+	seats     []*seat
+}
+
+// device is one accelerator and who is on it.
+type device struct {
+	id    compute.Device
+	name  string // as the first client calls it
+	seats []*seat
+	poll  poll
+}
+
+// seat is a task on a device.
+type seat struct {
+	id       compute.TaskID
+	task     *task
+	device   *device
+	sections []*section
+	ready    int  // sections that count as ready
+	known    bool // the scheduler has answered
+	open     bool
+	mode     compute.Mode
+	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
+
+	onReady, onIdle compute.Event // made once: an edge allocates nothing
+}
+
+// section is a process on a device: the claim on its board and our answer.
+type section struct {
+	process *process
+	index   int
+	seat    *seat
+
+	gate  board.Gate // as we stored it; the board itself is the client's to scribble on
+	grant board.Grant
+	view  board.ClientView // last look
+
+	counted bool          // counts as ready
+	idleAt  time.Duration // confirm idle then; 0: not idling
+
+	// Presumed idle by its queue counters, though it claims to be ready. It
+	// counts again when it stirs.
+	presumed bool
+	quiet    quiet
+}
+
+// look takes in a process's whole board: claims that came or went, and edges.
+func (p *Plane) look(pr *process) {
+	for i, s := range &pr.sections {
+		switch present := pr.Board.Present(i); {
+		case s != nil && present:
+			p.lookAt(s)
+		case s != nil:
+			p.leave(s)
+		case present:
+			p.claim(pr, i)
+		}
+	}
+}
+
+// claim takes a section into use.
+func (p *Plane) claim(pr *process, index int) {
+	id := pr.Board.Identity(index)
+	name := compute.Device(id.UUID.String())
+	d, ok := p.devices[name]
+	if !ok {
+		d = &device{id: name, name: id.Name}
+		p.devices[name] = d
+	}
+	t := p.tasks[pr.Task]
+	i := slices.IndexFunc(d.seats, func(s *seat) bool { return s.id == pr.Task })
+	var st *seat
+	if i >= 0 {
+		st = d.seats[i]
+	} else {
+		st = &seat{
+			id: pr.Task, task: t, device: d,
+			onReady: compute.Ready{Task: pr.Task, Device: name},
+			onIdle:  compute.Idle{Task: pr.Task, Device: name},
+		}
+		p.rivalCame(d)
+		d.seats = append(d.seats, st)
+		t.seats = append(t.seats, st)
+		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints})
+	}
+	s := &section{process: pr, index: index, seat: st}
+	pr.sections[index] = s
+	st.sections = append(st.sections, s)
+	p.lookAt(s)
+	if st.known { // a further process of a task that has its answer already
+		p.publish(s)
+	}
+}
+
+// leave gives a section back.
+func (p *Plane) leave(s *section) {
+	p.count(s, false)
+	p.stopIdling(s)
+	st := s.seat
+	s.process.sections[s.index] = nil
+	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
+	if len(st.sections) > 0 {
+		return
+	}
+	p.unhold(st)
+	drop := func(x *seat) bool { return x == st }
+	st.task.seats = slices.DeleteFunc(st.task.seats, drop)
+	d := st.device
+	if d.seats = slices.DeleteFunc(d.seats, drop); len(d.seats) == 0 {
+		delete(p.devices, d.id)
+	}
+	p.events = append(p.events, compute.DeviceLeft{Task: st.id, Device: d.id})
+}
+
+// lookAt takes in what a process claims about one device.
+func (p *Plane) lookAt(s *section) {
+	before := s.view
+	s.view = s.process.Board.Snapshot(s.index)
+	switch {
+	case s.process.stopped:
+	case s.view.Ready && s.presumed && before.Edge == s.view.Edge && before.Launches == s.view.Launches:
+		// It says what it said when its queues were found empty.
+	case s.view.Ready:
+		s.presumed = false
+		p.stopIdling(s)
+		p.count(s, true)
+	default:
+		s.presumed = false
+		if s.counted && s.idleAt == 0 {
+			s.idleAt = p.now + p.cfg.IdleAfter
+			p.idling = append(p.idling, s)
+		}
+	}
+}
+
+// count makes a section count as ready or not.
+func (p *Plane) count(s *section, ready bool) {
+	if s.counted == ready {
+		return
+	}
+	s.counted = ready
+	st := s.seat
+	if ready {
+		if st.ready++; st.ready == 1 {
+			p.events = append(p.events, st.onReady)
+		}
+		return
+	}
+	if st.ready--; st.ready == 0 {
+		p.events = append(p.events, st.onIdle)
+	}
+}
+
+func (p *Plane) stopIdling(s *section) {
+	if s.idleAt == 0 {
+		return
+	}
+	s.idleAt = 0
+	p.idling = slices.DeleteFunc(p.idling, func(x *section) bool { return x == s })
+}
