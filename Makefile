@@ -11,7 +11,7 @@ ifeq ($(origin CC),default)
 CC      := gcc
 endif
 
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+VERSION := $(shell git describe --always --dirty --abbrev=8 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X xmsched/cmd/internal/cli.Version=$(VERSION)
 LIB     := $(CURDIR)/lib
 TOOL    := $(GO) tool -modfile=tools/go.mod
