@@ -190,8 +190,8 @@ static int wait_event(CUstream h, bool ptds, CUevent e, unsigned flags)
         return rc;
     if (flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!mark_of(e, &m) || sim_done(&m) || (m.ctx == c && m.channel == s->channel))
-        return CUDA_SUCCESS; /* never recorded, past, or before us in the same ring */
+    if (!mark_of(e, &m) || sim_done(&m))
+        return CUDA_SUCCESS; /* never recorded, or past */
     struct sim_entry entry = {.command = SIM_AFTER, .a = m.ctx_id, .b = m.channel, .c = m.count};
     return sim_submit(s, &entry, NULL);
 }

@@ -99,6 +99,7 @@ struct sim_ctx {
     uint64_t legacy_seen[SIM_CHANNELS];  /* of it, what a channel has been made to wait for */
     uint64_t blocking[SIM_CHANNELS];     /* count behind the last command of a blocking stream */
     uint64_t blocking_seen[SIM_CHANNELS];
+    uint64_t waits[SIM_CHANNELS];        /* count behind the last command that may hold the channel */
     uint32_t slots_used, slots_free, slots_first;
     struct sim_free_slot *free_slots; /* a ring of SIM_EVENTS: the longest free is used first */
     struct sim_chunk chunks[SIM_CHUNKS];

@@ -1,5 +1,5 @@
 /* Streams. They fold onto the channels of their context: the legacy stream has
- * channel 0, the others share the rest in turn. */
+ * channel 0, the others share the rest (ring.c says when). */
 #include "sim.h"
 
 #include <stdlib.h>

@@ -54,6 +54,40 @@ static void independent(void)
     CHECK(cuMemFreeHost(word));
 }
 
+/* One held stream holds none of many others; but channels are few, and when each
+ * of them holds somebody, a newcomer is held with him. */
+static void folding(void)
+{
+    void *s[40];
+    uint32_t *word;
+    CHECK(cuMemHostAlloc((void **)&word, 4096, 0));
+    memset(word, 0, 4096);
+    dptr gate = (dptr)(uintptr_t)word;
+    for (int i = 0; i < 40; i++)
+        CHECK(cuStreamCreate(&s[i], 1));
+    CHECK(cuStreamWaitValue32(s[3], gate, 1, 1));
+    for (int i = 0; i < 40; i++)
+        if (i != 3) {
+            CHECK(cuStreamWriteValue32(s[i], gate + 64, 1, 0));
+            CHECK(cuStreamSynchronize(s[i]));
+        }
+    WANT(cuStreamQuery(s[3]), 600);
+    for (int i = 0; i < 7; i++)
+        CHECK(cuStreamWaitValue32(s[10 + i], gate, 1, 1));
+    CHECK(cuStreamWriteValue32(s[30], gate + 128, 1, 0));
+    struct timespec moment = {0, 20000000};
+    nanosleep(&moment, NULL);
+    WANT(cuStreamQuery(s[30]), 600);
+    TRUE(word[32] == 0);
+    __atomic_store_n(word, 1, __ATOMIC_SEQ_CST);
+    CHECK(cuStreamSynchronize(s[30]));
+    TRUE(word[32] == 1);
+    for (int i = 0; i < 40; i++)
+        CHECK(cuStreamDestroy_v2(s[i]));
+    CHECK(cuCtxSynchronize());
+    CHECK(cuMemFreeHost(word));
+}
+
 /* All comparisons of a wait. */
 static void comparisons(void)
 {
@@ -107,6 +141,7 @@ int main(void)
     CHECK(cuCtxGetCurrent(&context));
     legacy();
     independent();
+    folding();
     comparisons();
     for (int i = 0; i < 6; i++)
         TRUE(!pthread_create(&t[i], NULL, worker, NULL));
