@@ -1,11 +1,15 @@
 /* Reads what the driver has to know of a module's text: the entries, and where
  * their parameters lie. It does not compile; what a kernel does is the device's
  * business, by name. */
+#include "ptx.h"
 #include "sim.h"
 
-#include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
+
+/* What the recorded driver compiles: PTX 9.0, up to sm_90. */
+#define PTX_MAJOR 9u
+#define PTX_MINOR 0u
+#define PTX_TARGET 90u
 
 #define MAX_PARAMS 1024u
 #define MAX_PARAM_BYTES 32764u /* of all parameters of an entry, since CUDA 12.1 */
@@ -41,81 +45,6 @@ static char *squeeze(const char *t)
     return out;
 }
 
-static bool name_char(char c) { return isalnum((unsigned char)c) || c == '_' || c == '$' || c == '%'; }
-
-static const char *skip(const char *t)
-{
-    while (*t == ' ')
-        t++;
-    return t;
-}
-
-static bool word_at(const char *t, const char *word)
-{
-    size_t n = strlen(word);
-    return !strncmp(t, word, n) && !name_char(t[n]);
-}
-
-/* Braces and parentheses nest, and the directives that every module begins with
- * are there. */
-static bool plausible(const char *t)
-{
-    int braces = 0, parens = 0;
-
-    for (const char *p = t; *p; p++) {
-        braces += *p == '{' ? 1 : *p == '}' ? -1 : 0;
-        parens += *p == '(' ? 1 : *p == ')' ? -1 : 0;
-        if (braces < 0 || parens < 0)
-            return false;
-    }
-    return !braces && !parens && strstr(t, ".target");
-}
-
-/* An instruction has a type or another suffix, but for these few. Precondition:
- * the text is squeezed; t is at the first word, behind labels and guards. */
-static bool opcode_ok(const char *t, const char *end)
-{
-    static const char *const bare[] = {"ret", "exit", "trap", "brkpt", "bra", "call", "pmevent"};
-
-    for (size_t i = 0; i < sizeof bare / sizeof *bare; i++)
-        if (word_at(t, bare[i]))
-            return true;
-    while (t < end && name_char(*t))
-        t++;
-    return t < end && *t == '.';
-}
-
-/* Whether the statements of the body that follows look like instructions or
- * directives. What they mean is not looked at. */
-static bool body_ok(const char *t)
-{
-    t += strcspn(t, "{;"); /* directives may stand before it; a declaration has none */
-    for (int depth = 0; *t;) {
-        t = skip(t);
-        if (*t == '{' || *t == '}') {
-            depth += *t++ == '{' ? 1 : -1;
-            if (!depth)
-                return true;
-            continue;
-        }
-        const char *end = strchr(t, ';'), *label = t;
-        if (!depth || !end)
-            return true;
-        while (name_char(*label))
-            label++;
-        if (label > t && *skip(label) == ':') {
-            t = skip(label) + 1;
-            continue;
-        }
-        if (*t == '@') /* a guard is one word */
-            t = skip(t + strcspn(t, " ;"));
-        if (*t != '.' && t != end && !opcode_ok(t, end))
-            return false;
-        t = end + 1;
-    }
-    return true;
-}
-
 static size_t type_size(const char *t)
 {
     static const char kinds[] = "usfb";
@@ -123,7 +52,7 @@ static size_t type_size(const char *t)
         return 0;
     char *end;
     unsigned long bits = strtoul(t + 2, &end, 10);
-    if (end == t + 2 || name_char(*end))
+    if (end == t + 2 || ptx_name_char(*end))
         return 0;
     return bits == 8 || bits == 16 || bits == 32 || bits == 64 || bits == 128 ? bits / 8 : 0;
 }
@@ -133,8 +62,8 @@ static bool parse_param(const char *t, const char *end, size_t *size, size_t *al
 {
     *size = *align = 0;
     bool pointer = false;
-    for (t = skip(t); t < end; t = skip(t)) {
-        if (word_at(t, ".align")) {
+    for (t = ptx_skip(t); t < end; t = ptx_skip(t)) {
+        if (ptx_word_at(t, ".align")) {
             char *after;
             unsigned long n = strtoul(t + 6, &after, 10);
             if (!pointer)
@@ -142,20 +71,20 @@ static bool parse_param(const char *t, const char *end, size_t *size, size_t *al
             t = after;
         } else if (*t == '.') {
             size_t n = type_size(t);
-            pointer = pointer || word_at(t, ".ptr");
+            pointer = pointer || ptx_word_at(t, ".ptr");
             if (n && !*size)
                 *size = n;
-            for (t++; name_char(*t);)
+            for (t++; ptx_name_char(*t);)
                 t++;
         } else if (*t == '[') {
             *size *= strtoul(t + 1, NULL, 10);
             while (t < end && *t != ']')
                 t++;
             t++;
-        } else if (name_char(*t)) {
+        } else if (ptx_name_char(*t)) {
             if (*size && !*align)
                 *align = *size;
-            while (name_char(*t))
+            while (ptx_name_char(*t))
                 t++;
         } else {
             return false;
@@ -184,27 +113,151 @@ static bool add_param(struct sim_ptx_entry *e, size_t size, size_t align)
     return true;
 }
 
-/* From behind ".entry". */
-static bool parse_entry(const char *t, struct sim_ptx_entry *e)
+/* From behind ".entry", up to behind its body; NULL when it is no entry. */
+static const char *parse_entry(const char *t, struct sim_ptx_entry *e)
 {
-    t = skip(t);
+    t = ptx_skip(t);
     const char *name = t;
-    while (name_char(*t))
+    while (ptx_name_char(*t))
         t++;
     if (t == name || !(e->name = strndup(name, (size_t)(t - name))))
-        return false;
-    t = skip(t);
-    if (*t != '(')
-        return (*t == '{' || *t == ';' || *t == '.') && body_ok(t);
-    t = skip(t + 1);
-    while (*t && *t != ')') {
-        const char *end = t + strcspn(t, ",)");
-        size_t size, align;
-        if (!word_at(t, ".param") || !parse_param(t + 6, end, &size, &align) || !add_param(e, size, align))
-            return false;
-        t = skip(*end == ',' ? end + 1 : end);
+        return NULL;
+    const char *head = t = ptx_skip(t);
+    if (*t == '(') {
+        t = ptx_skip(t + 1);
+        while (*t && *t != ')') {
+            const char *end = t + strcspn(t, ",)");
+            size_t size, align;
+            if (!ptx_word_at(t, ".param") || !parse_param(t + 6, end, &size, &align) || !add_param(e, size, align))
+                return NULL;
+            t = ptx_skip(*end == ',' ? end + 1 : end);
+        }
+        if (*t++ != ')')
+            return NULL;
     }
-    return *t == ')' && body_ok(t + 1);
+    t = ptx_skip(t);
+    if (*t == '.') /* directives of performance stand before the body */
+        t += strcspn(t, "{};");
+    return *t == '{' ? ptx_check_body(head, t) : NULL;
+}
+
+/* ---- the module ---- */
+
+struct module_text {
+    struct sim_ptx_entry *entries;
+    unsigned count;
+    bool target;
+    int rc; /* why a directive was refused */
+};
+
+static const char *refuse(struct module_text *m, int rc)
+{
+    m->rc = rc;
+    return NULL;
+}
+
+static const char *version(const char *t, struct module_text *m)
+{
+    char *end;
+    unsigned long major = strtoul(t, &end, 10);
+    if (*end != '.')
+        return refuse(m, CUDA_ERROR_INVALID_PTX);
+    unsigned long minor = strtoul(end + 1, &end, 10);
+    if (major > PTX_MAJOR || (major == PTX_MAJOR && minor > PTX_MINOR))
+        return refuse(m, CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    return end;
+}
+
+static const char *target(const char *t, struct module_text *m)
+{
+    t = ptx_skip(t);
+    if (strncmp(t, "sm_", 3))
+        return refuse(m, CUDA_ERROR_INVALID_PTX);
+    unsigned long sm = strtoul(t + 3, NULL, 10);
+    if (!sm || sm > PTX_TARGET)
+        return refuse(m, CUDA_ERROR_INVALID_PTX);
+    m->target = true;
+    for (;;) { /* options follow, with commas */
+        while (ptx_name_char(*t))
+            t++;
+        t = ptx_skip(t);
+        if (*t != ',')
+            return t;
+        t = ptx_skip(t + 1);
+    }
+}
+
+static const char *entry(const char *t, struct module_text *m)
+{
+    struct sim_ptx_entry *more = realloc(m->entries, (m->count + 1) * sizeof *more);
+    if (!more)
+        return refuse(m, CUDA_ERROR_OUT_OF_MEMORY);
+    m->entries = more;
+    struct sim_ptx_entry *e = &more[m->count++];
+    *e = (struct sim_ptx_entry){0};
+    t = parse_entry(t, e);
+    for (unsigned i = 0; t && i + 1 < m->count; i++)
+        if (!strcmp(more[i].name, e->name))
+            t = NULL;
+    return t ? t : refuse(m, CUDA_ERROR_INVALID_PTX);
+}
+
+static const char *function(const char *t, struct module_text *m)
+{
+    const char *head = t;
+    t += strcspn(t, "{;}");
+    const char *end = *t == ';' ? t + 1 : *t == '{' ? ptx_check_body(head, t) : NULL;
+    return end ? end : refuse(m, CUDA_ERROR_INVALID_PTX);
+}
+
+static const char *variable(const char *t, struct module_text *m)
+{
+    const char *end = strchr(t, ';');
+    return end ? end + 1 : refuse(m, CUDA_ERROR_INVALID_PTX);
+}
+
+static const char *number(const char *t, struct module_text *m)
+{
+    char *end;
+    (void)strtoul(t, &end, 10);
+    return end != t ? end : refuse(m, CUDA_ERROR_INVALID_PTX);
+}
+
+/* .file N "name" and two more numbers; .section name { ... } */
+static const char *debug(const char *t, struct module_text *m)
+{
+    const char *next = t + strcspn(t, "\"{");
+    const char *end = *next ? strchr(next + 1, *next == '"' ? '"' : '}') : NULL;
+    if (!end)
+        return refuse(m, CUDA_ERROR_INVALID_PTX);
+    for (t = ptx_skip(end + 1); *t == ',';)
+        t = ptx_skip(t + 1 + strspn(t + 1, " 0123456789"));
+    return t;
+}
+
+static const char *linkage(const char *t, struct module_text *m)
+{
+    (void)m;
+    return t;
+}
+
+static const struct {
+    const char *name;
+    const char *(*read)(const char *, struct module_text *);
+} directives[] = {
+    {".version", version},   {".target", target},     {".address_size", number}, {".entry", entry},
+    {".func", function},     {".visible", linkage},   {".extern", linkage},      {".weak", linkage},
+    {".common", linkage},    {".global", variable},   {".const", variable},      {".shared", variable},
+    {".local", variable},    {".tex", variable},      {".alias", variable},      {".pragma", variable},
+    {".file", debug},        {".section", debug},
+};
+
+static const char *directive(const char *t, struct module_text *m)
+{
+    for (size_t i = 0; i < sizeof directives / sizeof *directives; i++)
+        if (ptx_word_at(t, directives[i].name))
+            return directives[i].read(t + strlen(directives[i].name), m);
+    return refuse(m, CUDA_ERROR_INVALID_PTX);
 }
 
 void sim_ptx_free(struct sim_ptx_entry *entries, unsigned count)
@@ -219,34 +272,28 @@ void sim_ptx_free(struct sim_ptx_entry *entries, unsigned count)
 
 int sim_ptx_parse(const char *text, struct sim_ptx_entry **entries, unsigned *count)
 {
+    struct module_text m = {0};
     char *t = squeeze(text);
-    int rc = CUDA_SUCCESS;
 
     *entries = NULL;
     *count = 0;
     if (!t)
         return CUDA_ERROR_INVALID_PTX;
-    if (!word_at(skip(t), ".version"))
-        rc = CUDA_ERROR_INVALID_IMAGE;
-    else if (!plausible(t))
-        rc = CUDA_ERROR_INVALID_PTX;
-    for (char *p = t; !rc && (p = strstr(p, ".entry"));) {
-        p += strlen(".entry");
-        struct sim_ptx_entry *more = realloc(*entries, (*count + 1) * sizeof *more);
-        if (!more) {
-            rc = CUDA_ERROR_OUT_OF_MEMORY;
-            break;
-        }
-        *entries = more;
-        more[*count] = (struct sim_ptx_entry){0};
-        if (!parse_entry(p, &more[(*count)++]))
-            rc = CUDA_ERROR_INVALID_PTX;
+    const char *p = ptx_skip(t);
+    if (!ptx_word_at(p, ".version"))
+        m.rc = CUDA_ERROR_INVALID_IMAGE;
+    while (!m.rc && *p) {
+        p = directive(p, &m);
+        p = p ? ptx_skip(p) : "";
     }
+    if (!m.rc && !m.target)
+        m.rc = CUDA_ERROR_INVALID_PTX;
     free(t);
-    if (rc) {
-        sim_ptx_free(*entries, *count);
-        *entries = NULL;
-        *count = 0;
+    if (m.rc) {
+        sim_ptx_free(m.entries, m.count);
+        return m.rc;
     }
-    return rc;
+    *entries = m.entries;
+    *count = m.count;
+    return CUDA_SUCCESS;
 }
