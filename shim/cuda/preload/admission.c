@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include "boardmap.h"
+#include "bound.h"
 #include "device.h"
 #include "edge.h"
 #include "mark.h"
@@ -17,13 +18,14 @@
 #define GREET_SLICE_NS 1000000u
 
 /* What the next step of a waiting thread is. */
-enum verdict { GRANTED, MARK, GREET, GATE, BOUND };
+enum verdict { GRANTED, MARK, SWEEP, GREET, GATE, BOUND };
 
 /* One command on its way through admission. */
 struct passage {
 	struct xm_dev *dev;      /* where it is counted as pending */
 	bool waiting;            /* and as waiting */
 	bool marked;             /* a mark was tried since the last wait */
+	bool swept;              /* and there is none to be set in other queues */
 	bool events;             /* completion of the queue is known by asking for its events */
 	bool polled;             /* and they were asked for since the last wait */
 	bool pass;               /* 50 ms without completion: goes over the bound */
@@ -76,91 +78,6 @@ static bool must_greet(struct passage *p, struct xm_dev *dev, const struct xm_gr
 	return false;
 }
 
-/*
- * Brings what counts for the bound down to what is truly outstanding: takes in
- * completions, ends this thread's other leases and takes those of the other
- * threads away. Rare: the process is at its limit.
- */
-static void reclaim(struct xm_thread *me)
-{
-	bool others = false;
-
-	for (uint32_t i = 0; i < xm_state.dev_count; i++)
-		for (struct xm_queue *q = xm_state.devs[i].dirty; q; q = q->dirty_next) {
-			struct xm_lease *next;
-
-			xm_queue_refresh(q);
-			for (struct xm_lease *l = q->leases; l; l = next) {
-				next = l->next;
-				if (l->owner == me) {
-					xm_lease_end(l);
-				} else {
-					others |= xm_lease_usable(l);
-					xm_lease_revoke(l);
-				}
-			}
-		}
-	if (others)
-		(void)xm_fence_all();
-	for (uint32_t i = 0; i < xm_state.dev_count; i++)
-		for (struct xm_queue *q = xm_state.devs[i].dirty; q; q = q->dirty_next)
-			for (struct xm_lease *l = q->leases; l; l = l->next)
-				xm_lease_settle(l);
-}
-
-/* Commands that may still be given on q; takes other threads' unused ones away
- * when there would be none. */
-static uint64_t room(const struct xm_queue *q, uint32_t limit)
-{
-	uint64_t out = xm_queue_total(q) - q->done, unused = 0;
-
-	for (struct xm_lease *l = q->leases; l; l = l->next)
-		if (xm_lease_usable(l))
-			unused += xm_lease_left(l);
-	if (out + unused >= limit && unused) {
-		for (struct xm_lease *l = q->leases; l; l = l->next)
-			xm_lease_revoke(l);
-		(void)xm_fence_all();
-		for (struct xm_lease *l = q->leases; l; l = l->next)
-			xm_lease_settle(l);
-		out = xm_queue_total(q) - q->done;
-		unused = 0;
-	}
-	return out + unused >= limit ? 0 : limit - out - unused;
-}
-
-static unsigned sharers(const struct xm_queue *q)
-{
-	unsigned n = 1;
-
-	for (const struct xm_lease *l = q->leases; l; l = l->next)
-		n += xm_lease_usable(l);
-	return n;
-}
-
-/* How many commands this thread gets on q; 0: it is over the bound. */
-static uint32_t measure(struct xm_thread *me, struct xm_queue *q, const struct xm_grant *g)
-{
-	uint64_t n = g->batch, free_here, free_in_task;
-	unsigned threads = sharers(q);
-
-	if (atomic_load_explicit(&xm_state.captures, memory_order_relaxed))
-		return 1;
-	if (!g->governed || q->unmarkable)
-		return (uint32_t)n;
-	free_here = room(q, g->limit);
-	if (threads > 1 && n > g->limit / (2 * threads)) /* so that they do not take from each other at every turn */
-		n = g->limit / (2 * threads) ? g->limit / (2 * threads) : 1;
-	if (n > free_here)
-		n = free_here;
-	if (xm_state.outstanding >= XM_TASK_LIMIT)
-		reclaim(me);
-	free_in_task = xm_state.outstanding >= XM_TASK_LIMIT ? 0 : XM_TASK_LIMIT - xm_state.outstanding;
-	if (n > (free_in_task + 3) / 4)
-		n = (free_in_task + 3) / 4;
-	return (uint32_t)n;
-}
-
 /* Whose commands are outstanding in q, once `me` has a lease there. */
 static void note_solo(struct xm_queue *q, struct xm_thread *me)
 {
@@ -174,17 +91,6 @@ static void note_solo(struct xm_queue *q, struct xm_thread *me)
 		q->solo = me;
 	else if (q->solo != me)
 		q->solo = NULL;
-}
-
-static bool mark_due(const struct xm_queue *q, struct xm_thread *me, const struct xm_grant *g, bool starved)
-{
-	uint64_t from = q->marked > q->done ? q->marked : q->done;
-	uint64_t returned = xm_queue_returned(q, me);
-	uint64_t unmarked = returned > from ? returned - from : 0;
-
-	if (!unmarked || !g->governed || q->unmarkable || atomic_load_explicit(&xm_state.leaving, memory_order_relaxed))
-		return false;
-	return starved || !g->open || unmarked >= g->batch || xm_state.outstanding > XM_TASK_LIMIT / 2;
 }
 
 static void look_at_bound(struct passage *p, struct xm_queue *q)
@@ -231,7 +137,7 @@ static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passag
 	if (must_greet(p, q->dev, &g))
 		return GREET;
 	xm_queue_refresh(q);
-	if (!p->marked && mark_due(q, me, &g, false))
+	if (!p->marked && xm_bound_mark_due(q, me, &g, false))
 		return MARK;
 	if (!g.open) {
 		p->gate = g.gate;
@@ -239,10 +145,12 @@ static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passag
 		set_waiting(p, true);
 		return GATE;
 	}
-	n = measure(me, q, &g);
+	n = xm_bound_measure(me, q, &g);
 	if (n == 0) {
-		if (!p->marked && mark_due(q, me, &g, true))
+		if (!p->marked && xm_bound_mark_due(q, me, &g, true))
 			return MARK;
+		if (!p->swept && xm_state.outstanding >= XM_TASK_LIMIT)
+			return SWEEP;
 		look_at_bound(p, q);
 		if (!p->pass && !atomic_load_explicit(&xm_state.leaving, memory_order_relaxed)) {
 			set_waiting(p, true);
@@ -267,12 +175,16 @@ static void spin_while(const _Atomic uint32_t *word, uint32_t seen)
 static void wait_gate(struct xm_dev *dev, uint32_t gate)
 {
 	const _Atomic uint32_t *word = atomic_load(&dev->gate);
+	struct xm_thread *me;
 
 	spin_while(word, gate);
-	while (atomic_load_explicit(word, memory_order_acquire) == gate && atomic_load(&dev->gate) == word &&
-	       !atomic_load(&xm_aside)) {
+	while (atomic_load_explicit(word, memory_order_acquire) == gate && atomic_load(&dev->gate) == word) {
 		xm_wait_word(word, gate, GATE_SLICE_NS);
+		me = xm_enter();
+		if (!me)
+			return;
 		xm_dev_expire(dev, xm_now());
+		xm_leave(me);
 	}
 }
 
@@ -341,6 +253,10 @@ static void pass_through(uintptr_t key)
 			p.marked = true;
 			continue;
 		}
+		if (v == SWEEP) {
+			p.swept = !xm_bound_sweep(me);
+			continue;
+		}
 		if (v == BOUND && p.events && !p.polled) {
 			xm_queue_poll(q);
 			p.polled = true;
@@ -353,7 +269,7 @@ static void pass_through(uintptr_t key)
 			wait_bound(&p);
 		else
 			wait_greeting(p.dev);
-		p.marked = p.polled = false;
+		p.marked = p.swept = p.polled = false;
 		me = xm_enter();
 	}
 	if (me)

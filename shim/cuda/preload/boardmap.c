@@ -148,7 +148,7 @@ void xm_board_detach(void)
 		if (gates[i] != &xm_gate_absent)
 			xm_wake_word(gates[i]);
 	xm_watchdog_kick();
-	(void)mmap(b, XM_BOARD_SIZE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+	xm_blank(b, XM_BOARD_SIZE);
 }
 
 /* xm_lock held. */

@@ -223,7 +223,7 @@ static struct xm_grant free_run(uint32_t gate, bool governed)
 {
 	return (struct xm_grant){.gate = gate,
 				 .open = gate == 0 || gate & 1,
-				 .answered = gate != 0,
+				 .answered = governed && gate != 0,
 				 .governed = governed,
 				 .limit = XM_FREE_LIMIT,
 				 .batch = XM_FREE_LEASE};

@@ -97,6 +97,11 @@ void xm_signal_fd(int fd)
 	syscall(SYS_write, fd, &one, sizeof one);
 }
 
+void xm_blank(void *at, size_t bytes)
+{
+	syscall(SYS_mmap, at, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L);
+}
+
 /* Our records do not come from malloc: a thread's first command may come from
  * a handler that interrupted malloc, and the program may have replaced it. */
 void *xm_keep(size_t bytes)

@@ -50,6 +50,11 @@ bool xm_fence_all(void);
 /* Adds 1 to the eventfd; a full one has been told enough. */
 void xm_signal_fd(int fd);
 
+/* Replaces a mapping in place by pages of zeros that cost nothing and cannot be
+ * written. Readers see the old bytes or zeros, never a fault: the kernel holds
+ * the map's lock over both halves. */
+void xm_blank(void *at, size_t bytes);
+
 /* Memory that is never given back, zeroed, 64-byte aligned; NULL: none left. */
 void *xm_keep(size_t bytes);
 

@@ -194,6 +194,7 @@ static void account(struct xm_lease *l)
 	xm_state.outstanding -= l->held;
 	unlink_lease(l);
 	xm_queue_publish(q);
+	xm_dev_publish(q->dev);
 }
 
 void xm_lease_end(struct xm_lease *l)

@@ -1,0 +1,13 @@
+#ifndef SYS_FAKE_H
+#define SYS_FAKE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+extern uint64_t clock_ns;
+extern void (*on_sleep)(uint64_t slept); /* called after every sleep of a waiting thread */
+extern uint64_t sleeps;
+extern unsigned fences;
+extern bool have_fence;
+
+#endif
