@@ -49,6 +49,38 @@ type ClientView struct {
 	OpenedByLease uint32
 	ReadyAt       uint64 // CLOCK_MONOTONIC ns, statistics only
 	LastSubmitAt  uint64 // CLOCK_MONOTONIC ns, statistics only
+	LevelMax      uint32 // 0: not known yet; at most MaxLevel
+	LevelWhy      LevelWhy
+}
+
+// MaxLevel is the highest preemption level that there is.
+const MaxLevel = 3
+
+// LevelWhy is the client's reason for doing no higher level than it does. The
+// values are part of the layout.
+type LevelWhy uint32
+
+// Reasons for staying at Level 1.
+const (
+	NothingInTheWay LevelWhy = iota
+	NotRegistered            // the driver did not register the board
+	NoStreamWaits            // the device has no stream waits
+	StandsAside              // the child of a process that had used the device
+)
+
+// String is the reason as listings show it.
+func (w LevelWhy) String() string {
+	switch w {
+	case NothingInTheWay:
+		return "nothing in the way"
+	case NotRegistered:
+		return "the driver did not register the board"
+	case NoStreamWaits:
+		return "the device has no stream waits"
+	case StandsAside:
+		return "the child of a process that had used the device"
+	}
+	return "unknown reason"
 }
 
 // Snapshot copies the client's line of a device once and clamps it.
@@ -64,6 +96,8 @@ func (b *Board) Snapshot(device int) ClientView {
 		OpenedByLease: atomic.LoadUint32(&c.OpenedByLease),
 		ReadyAt:       atomic.LoadUint64(&c.ReadyAt),
 		LastSubmitAt:  atomic.LoadUint64(&c.LastSubmitAt),
+		LevelMax:      min(atomic.LoadUint32(&c.LevelMax), MaxLevel),
+		LevelWhy:      LevelWhy(atomic.LoadUint32(&c.LevelWhy)),
 	}
 }
 
@@ -140,3 +174,10 @@ func (d Device) SetWaiting(n uint32) { atomic.StoreUint32(&d.s.Client.Waiting, n
 
 // AddLaunches counts admitted commands.
 func (d Device) AddLaunches(n uint64) { atomic.AddUint64(&d.s.Client.Launches, n) }
+
+// SetLevelMax says the highest level that the client can do on the device, and
+// why it is no higher. The caller rings the eventfd afterwards.
+func (d Device) SetLevelMax(level uint32, why LevelWhy) {
+	atomic.StoreUint32(&d.s.Client.LevelWhy, uint32(why))
+	atomic.StoreUint32(&d.s.Client.LevelMax, level)
+}

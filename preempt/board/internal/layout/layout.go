@@ -69,7 +69,9 @@ type ClientLine struct {
 	_             uint32   `c:"pad1"`
 	ReadyAt       uint64   `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
 	LastSubmitAt  uint64   `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
-	_             [72]byte `c:"pad2"`
+	LevelMax      uint32   `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
+	LevelWhy      uint32   `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
+	_             [64]byte `c:"pad2"`
 }
 
 // Identity says which device a section stands for. Written by the client
@@ -133,6 +135,10 @@ func Constants() []Constant {
 		{"XM_MODE_FREE", 0, "no competitor"},
 		{"XM_MODE_BOUNDED", 1, "a competitor exists and this task yields to it: threshold and batch hold"},
 		{"XM_MODE_TOP", 2, "a competitor exists, this task is of the highest class: not bounded"},
+		{"XM_LEVEL_WHY_NONE", 0, "nothing is in the way of level 2"},
+		{"XM_LEVEL_WHY_UNREGISTERED", 1, "the driver did not register the board"},
+		{"XM_LEVEL_WHY_NO_WAITS", 2, "the device has no stream waits"},
+		{"XM_LEVEL_WHY_ASIDE", 3, "the child of a process that had used the device: it stands aside"},
 		{"XM_QUEUE_LEGACY", 1, "the legacy default stream"},
 		{"XM_QUEUE_PER_THREAD", 2, "a per-thread default stream"},
 		{"XM_QUEUE_DESTROYED", 4, "the program destroyed it; commands may still be outstanding"},

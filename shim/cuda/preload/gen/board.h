@@ -15,6 +15,10 @@
 #define XM_MODE_FREE 0u /* no competitor */
 #define XM_MODE_BOUNDED 1u /* a competitor exists and this task yields to it: threshold and batch hold */
 #define XM_MODE_TOP 2u /* a competitor exists, this task is of the highest class: not bounded */
+#define XM_LEVEL_WHY_NONE 0u /* nothing is in the way of level 2 */
+#define XM_LEVEL_WHY_UNREGISTERED 1u /* the driver did not register the board */
+#define XM_LEVEL_WHY_NO_WAITS 2u /* the device has no stream waits */
+#define XM_LEVEL_WHY_ASIDE 3u /* the child of a process that had used the device: it stands aside */
 #define XM_QUEUE_LEGACY 1u /* the legacy default stream */
 #define XM_QUEUE_PER_THREAD 2u /* a per-thread default stream */
 #define XM_QUEUE_DESTROYED 4u /* the program destroyed it; commands may still be outstanding */
@@ -93,7 +97,9 @@ struct xm_client_line {
 	uint32_t pad1;
 	uint64_t ready_at; /* CLOCK_MONOTONIC ns of the last ready edge; statistics only */
 	uint64_t last_submit_at; /* CLOCK_MONOTONIC ns of the last command; statistics only */
-	uint8_t pad2[72];
+	uint32_t level_max; /* highest preemption level this process can do here; 0: not known yet */
+	uint32_t level_why; /* XM_LEVEL_WHY_*: why level_max is no higher; written before it */
+	uint8_t pad2[64];
 };
 _Static_assert(sizeof(struct xm_client_line) == 128, "size of xm_client_line");
 _Static_assert(offsetof(struct xm_client_line, present) == 0, "offset of xm_client_line.present");
@@ -107,7 +113,9 @@ _Static_assert(offsetof(struct xm_client_line, opened_by_lease) == 32, "offset o
 _Static_assert(offsetof(struct xm_client_line, pad1) == 36, "offset of xm_client_line.pad1");
 _Static_assert(offsetof(struct xm_client_line, ready_at) == 40, "offset of xm_client_line.ready_at");
 _Static_assert(offsetof(struct xm_client_line, last_submit_at) == 48, "offset of xm_client_line.last_submit_at");
-_Static_assert(offsetof(struct xm_client_line, pad2) == 56, "offset of xm_client_line.pad2");
+_Static_assert(offsetof(struct xm_client_line, level_max) == 56, "offset of xm_client_line.level_max");
+_Static_assert(offsetof(struct xm_client_line, level_why) == 60, "offset of xm_client_line.level_why");
+_Static_assert(offsetof(struct xm_client_line, pad2) == 64, "offset of xm_client_line.pad2");
 
 /* Which device a section stands for; written by the client before present. */
 struct xm_identity {
