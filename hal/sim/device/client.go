@@ -242,7 +242,7 @@ func (d *Device) hello(c *client, req *request) (reply, int) {
 	if err != nil {
 		return reply{Result: operatingSystem}, -1
 	}
-	rep := reply{A: d.capacity.Total(), B: uint64(d.cfg.Scale * 1e6), UUID: d.uuid}
+	rep := reply{A: d.capacity.Total(), UUID: d.uuid}
 	copy(rep.Text[:textBytes-1], deviceName)
 	return rep, bell
 }

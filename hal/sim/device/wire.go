@@ -20,7 +20,6 @@ const (
 
 	offError    = 8
 	offAsleep   = 12
-	offFailed   = 16
 	offRings    = 4096
 	ringBytes   = 128
 	ringWaiting = 8
@@ -72,7 +71,6 @@ const (
 	illegalAddress  result = 700
 	launchFailed    result = 719
 	notSupported    result = 801
-	invalidHandle   result = 400
 	systemMismatch  result = 803
 	alreadyMapped   result = 712
 	invalidContext  result = 201

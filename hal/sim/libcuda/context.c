@@ -1,4 +1,5 @@
-/* Contexts: the primary one, created ones, and each thread's stack of them. */
+/* Contexts: their life, each thread's stack of them, and questions about them. The
+ * primary one is primary.c's. */
 #define _GNU_SOURCE
 #include "sim.h"
 
@@ -16,11 +17,6 @@ struct binding {
 
 static __thread struct binding stack[STACK];
 static __thread unsigned depth;
-
-static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_ctx *primary; /* the handle stays the same for ever */
-static unsigned primary_count;
-static unsigned primary_flags;
 
 bool sim_ctx_is(const struct sim_ctx *c, uint64_t id)
 {
@@ -54,7 +50,7 @@ int sim_current(struct sim_ctx **out)
 
 /* ---- life ---- */
 
-static int begin(struct sim_ctx *c)
+int sim_ctx_begin(struct sim_ctx *c)
 {
     struct sim_request q = {.op = SIM_CONTEXT};
     struct sim_reply r;
@@ -103,7 +99,7 @@ static void bury(struct sim_context *mem)
 }
 
 /* Ends the device's side and forgets what belongs to it. */
-static void end(struct sim_ctx *c)
+void sim_ctx_end(struct sim_ctx *c)
 {
     struct sim_request q = {.op = SIM_CONTEXT_END, .a = c->id};
     struct sim_reply r;
@@ -150,7 +146,7 @@ static bool known(const struct sim_ctx *c)
 }
 
 /* Which of the scheduling flags is given: at most one. */
-static bool flags_ok(unsigned flags)
+bool sim_ctx_flags_ok(unsigned flags)
 {
     unsigned sched = flags & 7u;
     return !(flags & ~(unsigned)CU_CTX_FLAGS_MASK) && (sched <= 2 || sched == 4);
@@ -218,7 +214,7 @@ static int create(CUcontext *out, unsigned flags, CUdevice device)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!out || !flags_ok(flags))
+    if (!out || !sim_ctx_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     if (device != 0)
         return CUDA_ERROR_INVALID_DEVICE;
@@ -226,12 +222,12 @@ static int create(CUcontext *out, unsigned flags, CUdevice device)
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
     c->flags = flags;
-    rc = begin(c);
+    rc = sim_ctx_begin(c);
     if (!rc)
         rc = push(c);
     if (rc) {
         if (c->id)
-            end(c);
+            sim_ctx_end(c);
         c->live = 1;
         sim_object_free(c);
         return rc;
@@ -270,101 +266,12 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext c)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (depth && stack[depth - 1].ctx == c)
         depth--;
-    end(c);
+    sim_ctx_end(c);
     sim_object_free(c);
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
-
-/* ---- the primary context ---- */
-
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
-{
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&primary_lock);
-    if (!primary && (primary = sim_ctx_new()))
-        primary->primary = true;
-    rc = primary ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (!rc && !primary_count) {
-        primary->flags = primary_flags | CU_CTX_MAP_HOST;
-        rc = begin(primary);
-    }
-    if (!rc) {
-        primary_count++;
-        *out = primary;
-    }
-    pthread_mutex_unlock(&primary_lock);
-    return rc;
-}
-
-static int release(CUdevice device, bool all)
-{
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
-    pthread_mutex_lock(&primary_lock);
-    if (!primary_count) {
-        rc = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    } else {
-        primary_count = all ? 0 : primary_count - 1;
-        if (!primary_count) {
-            end(primary);
-            primary_flags = 0;
-        }
-    }
-    pthread_mutex_unlock(&primary_lock);
-    return rc;
-}
-
-EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) { return release(device, false); }
-EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return release(device, false); }
-EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return release(device, true); }
-EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) { return release(device, true); }
-
-static int set_flags(CUdevice device, unsigned flags)
-{
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!flags_ok(flags))
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&primary_lock);
-    primary_flags = flags;
-    if (primary)
-        primary->flags = flags | CU_CTX_MAP_HOST;
-    pthread_mutex_unlock(&primary_lock);
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { return set_flags(device, flags); }
-EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) { return set_flags(device, flags); }
-
-EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
-{
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
-    if (!flags || !active)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&primary_lock);
-    *flags = primary_flags;
-    *active = primary_count > 0;
-    pthread_mutex_unlock(&primary_lock);
-    return CUDA_SUCCESS;
-}
 
 /* ---- questions ---- */
 

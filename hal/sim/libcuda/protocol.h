@@ -25,7 +25,7 @@
 
 /* Requests. The letters are the fields of the request and the reply. */
 enum sim_op {
-    SIM_HELLO = 1,      /* a version -> a HBM bytes, b scale in millionths, uuid+name in text; fd: doorbell (eventfd) */
+    SIM_HELLO = 1,      /* a version -> a HBM bytes, uuid, text name; fd: doorbell (eventfd) */
     SIM_CONTEXT,        /* -> a context id; fd: its memory */
     SIM_CONTEXT_END,    /* a context id */
     SIM_ALLOC,          /* a context id, b address, c bytes */
@@ -83,8 +83,7 @@ struct sim_context {
     uint32_t magic, version;
     uint32_t error;          /* sticky CUresult, written by the device */
     uint32_t asleep;         /* the device wants the doorbell; whoever clears it rings */
-    uint32_t failed_kernel;  /* id + 1 of the kernel that set error, if one did */
-    uint8_t pad[4076];
+    uint8_t pad[4080];
     struct sim_ring rings[SIM_CHANNELS];
     uint8_t pad2[4096 - sizeof(struct sim_ring) * SIM_CHANNELS % 4096];
     uint64_t stamps[SIM_EVENTS]; /* simulated ns */

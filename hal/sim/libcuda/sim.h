@@ -155,8 +155,10 @@ int sim_unsupported(const char *symbol);
 int sim_current(struct sim_ctx **out);
 bool sim_ctx_is(const struct sim_ctx *c, uint64_t id); /* still that context */
 int sim_ctx_error(const struct sim_ctx *c);
+bool sim_ctx_flags_ok(unsigned flags);
+int sim_ctx_begin(struct sim_ctx *c); /* CUresult: makes the device's side */
+void sim_ctx_end(struct sim_ctx *c);  /* waits, and takes it down with all that belongs to it */
 int sim_ctx_drain(struct sim_ctx *c); /* waits for all that is in its rings */
-void sim_ctx_drain_all(void);
 
 /* ---- stream.c ---- */
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out);
