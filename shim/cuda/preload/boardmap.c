@@ -11,6 +11,7 @@
 #include "device.h"
 #include "queue.h"
 #include "sys.h"
+#include "tail.h"
 #include "thread.h"
 #include "watchdog.h"
 
@@ -98,6 +99,7 @@ int xm_board_attach(int board_fd, int event_fd)
 			for (uint32_t i = 0; i < xm_state.dev_count; i++)
 				xm_dev_claim(&xm_state.devs[i]);
 			xm_watchdog_start();
+			xm_tail_start();
 		}
 		pthread_mutex_unlock(&xm_lock);
 	}
@@ -148,6 +150,7 @@ void xm_board_detach(void)
 		if (gates[i] != &xm_gate_absent)
 			xm_wake_word(gates[i]);
 	xm_watchdog_kick();
+	xm_tail_kick();
 	xm_blank(b, XM_BOARD_SIZE);
 }
 

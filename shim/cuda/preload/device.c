@@ -151,7 +151,7 @@ void xm_context_changed(void)
 
 /*
  * Its queues are taken as complete: whatever the driver does with their work,
- * nobody will hear of it any more. Questions of the watchdog to these queues
+ * nobody will hear of it any more. Questions to these queues
  * are excluded by xm_probe, marks of other threads by each queue's order.
  */
 void xm_context_gone(CUcontext handle)

@@ -8,7 +8,7 @@
 
 #define ASK 8              /* queues asked in one go */
 #define ROUNDS 4u          /* a synchronising thread asks so often at most */
-#define ASK_AGAIN_NS 20000u /* after "not yet" a synchronising thread does not ask again for so long; the watchdog does */
+#define ASK_AGAIN_NS 20000u /* after "not yet" a synchronising thread does not ask again for so long; the tail's thread does */
 #define NOT_READY 600      /* CUDA_ERROR_NOT_READY */
 #define CAPTURE_FIRST 900  /* CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, the first of the capture errors */
 #define CAPTURE_LAST 908   /* CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD */

@@ -13,7 +13,7 @@
  * Tells the device idle if it is known to be. Strict: leases of other threads
  * are taken away to be certain (a competitor waits for the answer); else a
  * usable lease of another thread leaves the device ready. `me` is the calling
- * thread, NULL the watchdog. xm_lock held. True: the device is idle.
+ * thread, NULL one of ours. xm_lock held. True: the device is idle.
  */
 XM_INTERNAL bool xm_settle(struct xm_dev *dev, struct xm_thread *me, bool strict);
 

@@ -3,8 +3,8 @@
  * to the files of admission; the doors see admission.h alone.
  *
  * Locks, in this order, none of them ever held while waiting:
- *   xm_probe   who asks the driver about a queue that is not his own (watchdog,
- *              synchronisation hooks). Taken by who is about to destroy or to
+ *   xm_probe   who asks the driver about a queue that is not his own (tail.c,
+ *              synchronisation hooks, sweeps). Taken by who is about to destroy or to
  *              capture a stream, so that no question is under way meanwhile.
  *   q->order   marks of one queue, in order; held over the driver call.
  *   xm_lock    everything else; short, no driver call under it.
@@ -64,7 +64,7 @@ struct xm_dev {
 	uint32_t pending;  /* threads inside admission with a command for this device */
 	uint32_t waiting;  /* of these, blocked at the gate or over the bound */
 	uint64_t launches; /* commands of ended leases */
-	uint64_t grants;   /* leases given; the watchdog sees by it that something goes on */
+	uint64_t grants;   /* leases given; tail.c sees by it that something goes on */
 	uint64_t asked_at; /* ns of the last question that was answered "not yet" */
 	CUdevice handle;
 	uint8_t uuid[16];

@@ -1,20 +1,16 @@
 #define _GNU_SOURCE
 #include "watchdog.h"
 
-#include <limits.h>
 #include <signal.h>
 
 #include "boardmap.h"
 #include "device.h"
-#include "edge.h"
-#include "queue.h"
 #include "sys.h"
+#include "tail.h"
 
 #define STACK (64u << 10)
-#define CALM_NS 1000000000u  /* free run and open gates: it sleeps until the daemon stores a gate word */
+#define CALM_NS 1000000000u  /* open gates: it sleeps until the daemon stores a gate word */
 #define CLOSED_NS 100000000u /* a gate is closed: the daemon's heartbeat is looked at this often */
-#define RIVAL_NS 5000000u    /* a competitor exists, nothing outstanding */
-#define TAIL_NS 1000000u     /* a competitor exists, something outstanding */
 
 static bool running; /* protected by xm_lock */
 static _Atomic uint32_t kicks;
@@ -24,8 +20,7 @@ struct round {
 	struct xm_watch watches[XM_BOARD_DEVICES + 1];
 	unsigned n;
 	uint64_t sleep;
-	bool competitor;
-	uint64_t grants[XM_BOARD_DEVICES]; /* of the last round: a queue that still grows needs no looking after */
+	bool competitor, told; /* what the tail's thread was told last */
 };
 
 /*
@@ -59,7 +54,6 @@ static void look_after(struct xm_dev *dev, struct round *r)
 {
 	const _Atomic uint32_t *word = atomic_load(&dev->gate);
 	uint32_t gate = atomic_load_explicit(word, memory_order_acquire);
-	bool rival, quiet, ready;
 
 	if (word == &xm_gate_absent)
 		return;
@@ -72,18 +66,8 @@ static void look_after(struct xm_dev *dev, struct round *r)
 			r->sleep = CLOSED_NS;
 	}
 	pthread_mutex_lock(&xm_lock);
-	rival = !xm_dev_free_run(dev);
-	ready = dev->ready;
-	quiet = dev->grants == r->grants[dev->index] && !dev->pending;
-	r->grants[dev->index] = dev->grants;
+	r->competitor |= !xm_dev_free_run(dev);
 	pthread_mutex_unlock(&xm_lock);
-	if (!rival)
-		return;
-	r->competitor = true;
-	if (ready && quiet)
-		xm_settle_asking(dev, NULL);
-	if (r->sleep > (ready ? TAIL_NS : RIVAL_NS))
-		r->sleep = ready ? TAIL_NS : RIVAL_NS;
 }
 
 /* False: there is no board any more, and the thread may end. */
@@ -107,12 +91,15 @@ static bool go_round(struct round *r)
 	for (uint32_t i = 0; i < n; i++)
 		look_after(&xm_state.devs[i], r);
 	atomic_store_explicit(&xm_state.competitor, r->competitor, memory_order_relaxed);
+	if (r->told != r->competitor)
+		xm_tail_kick();
+	r->told = r->competitor;
 	return true;
 }
 
 static void *watch(void *unused)
 {
-	struct round r = {0};
+	struct round r = {.told = false};
 
 	pthread_setname_np(pthread_self(), "xm-watchdog");
 	while (go_round(&r))
@@ -120,25 +107,33 @@ static void *watch(void *unused)
 	return unused;
 }
 
-void xm_watchdog_start(void)
+bool xm_small_thread(void *(*body)(void *), size_t stack)
 {
 	pthread_attr_t attr;
 	sigset_t all, before;
 	pthread_t t;
+	bool ok;
 
-	if (running || pthread_attr_init(&attr))
-		return;
+	if (pthread_attr_init(&attr))
+		return false;
 	sigfillset(&all);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-	pthread_attr_setstacksize(&attr, STACK);
+	pthread_attr_setstacksize(&attr, stack);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	running = pthread_create(&t, &attr, watch, NULL) == 0;
-	if (!running) { /* a program with much static TLS needs more than STACK */
-		pthread_attr_setstacksize(&attr, 16 * STACK);
-		running = pthread_create(&t, &attr, watch, NULL) == 0;
+	ok = pthread_create(&t, &attr, body, NULL) == 0;
+	if (!ok) { /* a program with much static TLS needs more */
+		pthread_attr_setstacksize(&attr, 16 * stack);
+		ok = pthread_create(&t, &attr, body, NULL) == 0;
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
+	return ok;
+}
+
+void xm_watchdog_start(void)
+{
+	if (!running)
+		running = xm_small_thread(watch, STACK);
 }
 
 void xm_watchdog_kick(void)

@@ -1,15 +1,24 @@
 /*
  * The watchdog: one small thread of ours, from attach to detach, that does what
- * no thread of the program may be awake to do: acknowledges gate words, opens a
- * gate whose lease ran out, finds out that the tail of a queue is complete.
+ * no thread of the program may be awake to do: acknowledges gate words and opens
+ * a gate whose lease ran out.
+ *
+ * It never calls the driver: a thread of the program may hold the driver's lock
+ * while it waits for work that the closed gate holds back.
  */
 #ifndef XMSCHED_WATCHDOG_H
 #define XMSCHED_WATCHDOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
 
 /* Starts it when none runs. xm_lock held. */
 void xm_watchdog_start(void) __attribute__((visibility("hidden")));
 
 /* Makes it look again: a device was claimed, the board is gone. */
 void xm_watchdog_kick(void) __attribute__((visibility("hidden")));
+
+/* A detached thread of ours: all signals blocked, `stack` bytes where that is enough. */
+bool xm_small_thread(void *(*body)(void *), size_t stack) __attribute__((visibility("hidden")));
 
 #endif

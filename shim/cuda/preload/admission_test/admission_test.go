@@ -16,7 +16,7 @@ import (
 // Sources of admission. The unit tests bring a clock and kernel calls of their own, and no watchdog.
 var (
 	core  = []string{"admission.c", "bound.c", "boardmap.c", "device.c", "edge.c", "mark.c", "queue.c", "thread.c"}
-	linux = []string{"sys.c", "watchdog.c"}
+	linux = []string{"sys.c", "tail.c", "watchdog.c"}
 )
 
 const (
@@ -124,7 +124,10 @@ func (p *program) names(t testing.TB) []string {
 // and a clock that only the test moves.
 func TestUnit(t *testing.T) {
 	for _, name := range unit.names(t) {
-		t.Run(name, func(t *testing.T) { unit.run(t, name) })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			unit.run(t, name)
+		})
 	}
 }
 
@@ -134,7 +137,10 @@ func TestUnit(t *testing.T) {
 func TestStress(t *testing.T) {
 	for _, name := range stress.names(t) {
 		for _, threads := range []string{"1", "2", "8"} {
-			t.Run(name+"/"+threads, func(t *testing.T) { stress.run(t, name, threads) })
+			t.Run(name+"/"+threads, func(t *testing.T) {
+				t.Parallel()
+				stress.run(t, name, threads)
+			})
 		}
 	}
 }
@@ -145,7 +151,10 @@ func TestRaces(t *testing.T) {
 		t.Skip("slow: the race detector's build and runs")
 	}
 	for _, name := range stressRaces.names(t) {
-		t.Run(name, func(t *testing.T) { stressRaces.run(t, name, "4") })
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			stressRaces.run(t, name, "4")
+		})
 	}
 }
 

@@ -321,7 +321,7 @@ static void detach(void)
 	fake_gpu_stop();
 }
 
-/* The tail of a queue that nobody synchronises: the watchdog finds its end. */
+/* The tail of a queue that nobody synchronises: its end is found. */
 static void tail(void)
 {
 	uint32_t edge;
@@ -341,7 +341,7 @@ static void tail(void)
 		CHECK(is_ready());
 		CHECK_EQ(client_line(0)->edge, edge + 1);
 		atomic_store(&fake.frozen, false);
-		until(is_idle, "the watchdog did not find the end");
+		until(is_idle, "the end was not found");
 		for (int i = 0; i < 1000 && __atomic_load_n(&client_line(0)->edge, __ATOMIC_ACQUIRE) != edge + 2; i++)
 			usleep(100); /* the number is stored after the state */
 		CHECK_EQ(client_line(0)->edge, edge + 2);
