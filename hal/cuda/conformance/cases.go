@@ -1,7 +1,12 @@
 package conformance
 
+import "slices"
+
 // cases are all cases, in the order of the transcript.
-var cases = []testCase{
+var cases = slices.Concat(firstCases, executionCases, memoryCases)
+
+// firstCases ask what a program with kernels, streams and plain memory meets.
+var firstCases = []testCase{
 	story("before-init", beforeInit),
 	story("init", initialise),
 	story("error-names", errorNames),
@@ -24,6 +29,7 @@ var cases = []testCase{
 	story("streams-on-channels", folding),
 	waiters,
 	firstLaunches,
+	madeWhileHeld,
 	story("wait-values", waitValues),
 	story("write-values", writeValues),
 	story("value-refusals", valueRefusals),

@@ -209,6 +209,60 @@ func (t *transcript) firstLaunch(held string, launch bool, beside string, do fun
 	t.must("cuCtxSynchronize")
 }
 
+// madeWhileHeld asks whether a stream passes beside held work when something it
+// uses was made after the hold.
+var madeWhileHeld = testCase{"made-while-held", []question{
+	{"a stream made while another is held", func(t *transcript) {
+		t.madeWhileHeld("a stream", func(abi.Module) (abi.Stream, uint64) {
+			return t.stream(abi.CU_STREAM_NON_BLOCKING), 0
+		})
+	}},
+	{"memory allocated while a stream is held", func(t *transcript) {
+		t.madeWhileHeld("memory", func(abi.Module) (abi.Stream, uint64) { return 0, t.alloc(4) })
+	}},
+	{"a function taken while a stream is held", func(t *transcript) {
+		t.madeWhileHeld("a function", func(m abi.Module) (abi.Stream, uint64) {
+			t.function(m, "xm_increment")
+			return 0, 0
+		})
+	}},
+	{"a function taken and launched while a stream is held", func(t *transcript) {
+		t.madeWhileHeld("a function, launched", func(m abi.Module) (abi.Stream, uint64) {
+			s := t.stream(abi.CU_STREAM_NON_BLOCKING)
+			t.launch("xm_empty", t.function(m, "xm_empty"), 1, 32, s, 0)
+			t.note("the launch: %s", t.settles(s))
+			return 0, 0
+		})
+	}},
+}}
+
+// madeWhileHeld holds a stream, makes something, and sets memory in another
+// stream, with what was made where it fits.
+func (t *transcript) madeWhileHeld(what string, made func(abi.Module) (abi.Stream, uint64)) {
+	if !t.context() {
+		return
+	}
+	m, ok := t.load()
+	if !ok {
+		return
+	}
+	g := t.gates(1)[0]
+	a, b := t.stream(abi.CU_STREAM_NON_BLOCKING), t.stream(abi.CU_STREAM_NON_BLOCKING)
+	data := t.alloc(4)
+	t.must("cuMemsetD32_v2", uintptr(data), 0, 1)
+	t.section("made while held: " + what)
+	t.hold(g, a)
+	if s, p := made(m); s != 0 {
+		b = s
+	} else if p != 0 {
+		data = p
+	}
+	t.call("cuMemsetD32Async", "data, 1, 1, b", uintptr(data), 1, 1, uintptr(b))
+	t.note("%s", t.settles(b))
+	g.store(1)
+	t.must("cuCtxSynchronize")
+}
+
 // folding holds one stream of many and asks which of the others are held with
 // it: streams are many, and hardware queues are few.
 func folding(t *transcript) {

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +31,52 @@ func ParseExceptions(text string) ([]Exception, error) {
 		out = append(out, Exception{strings.TrimSpace(parts[0]), strings.TrimSpace(parts[1]), strings.TrimSpace(parts[2])})
 	}
 	return out, nil
+}
+
+// ParseUnrecorded reads the names of cases that are written and not recorded yet,
+// one a line. Empty lines and lines that begin with # are skipped.
+func ParseUnrecorded(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if name := strings.TrimSpace(line); name != "" && !strings.HasPrefix(name, "#") {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// StaleUnrecorded gives one sentence for each name that has no place in the list
+// of unrecorded cases: nobody's, there twice, or recorded in the transcript want.
+func StaleUnrecorded(unrecorded []string, want string) []string {
+	var out []string
+	recorded, _ := parse(want)
+	for i, name := range unrecorded {
+		_, has := recorded[name]
+		switch {
+		case !slices.Contains(Cases(), name):
+			out = append(out, fmt.Sprintf("%s: listed as unrecorded, and there is no such case", name))
+		case slices.Contains(unrecorded[:i], name):
+			out = append(out, fmt.Sprintf("%s: listed as unrecorded twice", name))
+		case has:
+			out = append(out, fmt.Sprintf("%s: listed as unrecorded, and recorded", name))
+		}
+	}
+	return out
+}
+
+// WithoutCases is a transcript without some of its cases.
+func WithoutCases(text string, names []string) string {
+	var out strings.Builder
+	skip := false
+	for line := range strings.Lines(text) {
+		if name, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "== "); ok {
+			skip = slices.Contains(names, name)
+		}
+		if !skip {
+			out.WriteString(line)
+		}
+	}
+	return out.String()
 }
 
 // Compare gives one sentence for each difference of got from the recorded

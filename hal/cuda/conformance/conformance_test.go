@@ -141,3 +141,22 @@ func TestCompare(t *testing.T) {
 		t.Error("an exception without a reason was taken")
 	}
 }
+
+func TestUnrecordedCases(t *testing.T) {
+	list := ParseUnrecorded("# why\n\ninit\n devices \ninit\nno-such-case\n")
+	if diff := cmp.Diff([]string{"init", "devices", "init", "no-such-case"}, list); diff != "" {
+		t.Fatal(diff)
+	}
+	recorded := "== devices\na() = x\n== streams\nb() = x\n"
+	want := []string{
+		"devices: listed as unrecorded, and recorded",
+		"init: listed as unrecorded twice",
+		"no-such-case: listed as unrecorded, and there is no such case",
+	}
+	if diff := cmp.Diff(want, StaleUnrecorded(list, recorded)); diff != "" {
+		t.Error(diff)
+	}
+	if got := WithoutCases(recorded, list); got != "== streams\nb() = x\n" {
+		t.Errorf("left of the transcript: %q", got)
+	}
+}

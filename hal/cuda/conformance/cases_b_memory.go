@@ -1,0 +1,4 @@
+package conformance
+
+// memoryCases ask about memory of every kind, and the ways to move and set it.
+var memoryCases = []testCase{}
