@@ -19,6 +19,8 @@
 #include "sys.h"
 #include "uncovered.h"
 
+#define EXIT_TRIES 100
+#define EXIT_TRY_NS 500000u
 #define STACK (256u << 10) /* the agent's runtime makes threads of its own; this one only loads it */
 
 /* Codes of our own warnings; the agent's begin above. */
@@ -153,24 +155,49 @@ static void *start(void *unused)
 	return unused;
 }
 
+/* A lock for a moment at exit. The program may call exit in a handler that
+ * interrupted this very thread inside, so nobody waits for long. */
+static bool lock_soon(pthread_mutex_t *m)
+{
+	static _Atomic uint32_t never;
+
+	for (int i = 0; i < EXIT_TRIES; i++) {
+		if (pthread_mutex_trylock(m) == 0)
+			return true;
+		xm_wait_word(&never, 0, EXIT_TRY_NS);
+	}
+	return false;
+}
+
 /* At exit the driver tears itself down; our threads ask it nothing from then
  * on, and who is asking now is waited for. */
 static void leaving(void)
 {
 	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
 		return;
-	pthread_mutex_lock(&xm_probe);
-	pthread_mutex_unlock(&xm_probe);
-	pthread_mutex_lock(&xm_lock);
-	if (xm_state.board)
-		__atomic_store_n(&xm_state.board->client.state, XM_CLIENT_LEAVING, __ATOMIC_RELEASE);
-	pthread_mutex_unlock(&xm_lock);
+	if (lock_soon(&xm_probe))
+		pthread_mutex_unlock(&xm_probe);
+	if (lock_soon(&xm_lock)) {
+		if (xm_state.board)
+			__atomic_store_n(&xm_state.board->client.state, XM_CLIENT_LEAVING, __ATOMIC_RELEASE);
+		pthread_mutex_unlock(&xm_lock);
+	}
 	xm_agent_news();
 }
 
 void xm_agent_leaving(void)
 {
 	leaving();
+}
+
+/* Handlers run in the reverse order of their registration, so this one has to
+ * be registered after the driver's. */
+void xm_agent_watch_exit(void)
+{
+	static _Atomic bool watching;
+
+	if (!atomic_exchange(&watching, true))
+		atexit(leaving);
 }
 
 void xm_agent_news(void)
@@ -195,7 +222,6 @@ void xm_agent_spawn(void)
 	if (atomic_load(&xm_aside) || atomic_exchange(&spawned, true))
 		return;
 	atomic_store(&xm_state.expecting, daemon_listens());
-	atexit(leaving);
 	if (pthread_attr_init(&attr)) {
 		give_up(WARN_NO_THREAD, "the agent's thread cannot be made", strerror(ENOMEM));
 		return;

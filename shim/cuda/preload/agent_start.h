@@ -11,8 +11,15 @@
  */
 void xm_agent_spawn(void);
 
-/* The program is ending (from an atexit or destructor): wait_news says so. */
+/*
+ * The program is ending: wait_news says so, and none of our threads asks the
+ * driver anything any more.
+ */
 void xm_agent_leaving(void);
+
+/* Has xm_agent_leaving called at exit, before the driver tears itself down. The
+ * driver is initialised. Any number of times. */
+void xm_agent_watch_exit(void);
 
 /* News for the agent: an uncovered name was seen. Cheap, any thread. */
 void xm_agent_news(void);

@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "agent_start.h"
 #include "boardmap.h"
 #include "edge.h"
 #include "queue.h"
@@ -105,6 +106,7 @@ struct xm_context *xm_context_current(struct xm_thread *me)
 		pthread_mutex_lock(&xm_lock);
 		c = add_context(handle, &f);
 		pthread_mutex_unlock(&xm_lock);
+		xm_agent_watch_exit();
 	}
 	me->context = c && c->dev ? c : NULL;
 	me->context_epoch = epoch;
