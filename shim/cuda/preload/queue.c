@@ -4,7 +4,6 @@
 
 #include "boardmap.h"
 #include "device.h"
-#include "edge.h"
 #include "mark.h"
 #include "sys.h"
 #include "thread.h"
@@ -237,8 +236,7 @@ void xm_queue_announce(struct xm_queue *q)
 	__atomic_store_n(&s->handle, (uint64_t)q->key, __ATOMIC_RELEASE);
 }
 
-/* xm_lock held. NULL: no memory. */
-static struct xm_queue *add(struct xm_thread *me, uintptr_t key, struct xm_context *context)
+struct xm_queue *xm_queue_add(struct xm_thread *me, uintptr_t key, struct xm_context *context)
 {
 	struct xm_queue **at = find(me, key, context);
 	struct xm_queue *q = *at;
@@ -263,8 +261,7 @@ static struct xm_queue *add(struct xm_thread *me, uintptr_t key, struct xm_conte
 	return q;
 }
 
-/* xm_lock held. */
-static void die(struct xm_queue *q)
+void xm_queue_die(struct xm_queue *q)
 {
 	struct xm_queue **at = find(q->thread, q->key, q->context);
 
@@ -286,8 +283,7 @@ static void die(struct xm_queue *q)
 	reap_some(4);
 }
 
-/* The context whose stream this is. Calls the driver. */
-static struct xm_context *context_of(struct xm_thread *me, uintptr_t key)
+struct xm_context *xm_queue_context(struct xm_thread *me, uintptr_t key)
 {
 	struct xm_context *current = xm_context_current(me), *c;
 	CUcontext handle = NULL;
@@ -324,67 +320,13 @@ struct xm_queue *xm_queue_for(struct xm_thread *me, uintptr_t key)
 	pthread_mutex_unlock(&xm_lock);
 	if (q)
 		return q;
-	context = context_of(me, key);
+	context = xm_queue_context(me, key);
 	if (!context)
 		return NULL;
 	pthread_mutex_lock(&xm_lock);
-	q = add(me, key, context);
+	q = xm_queue_add(me, key, context);
 	pthread_mutex_unlock(&xm_lock);
 	return q;
-}
-
-/* A handle that we know already belonged to a stream whose end we did not see. */
-void xm_stream_made(CUstream stream, unsigned flags, int priority)
-{
-	struct xm_thread *me = xm_enter();
-	struct xm_context *context;
-	struct xm_queue *q;
-
-	(void)flags;
-	(void)priority;
-	if (!me)
-		return;
-	context = (uintptr_t)stream > XM_KEY_PER_THREAD ? context_of(me, (uintptr_t)stream) : NULL;
-	if (context) {
-		pthread_mutex_lock(&xm_lock);
-		q = *find(me, (uintptr_t)stream, NULL);
-		if (q)
-			die(q);
-		add(me, (uintptr_t)stream, context);
-		pthread_mutex_unlock(&xm_lock);
-	}
-	xm_leave(me);
-}
-
-/*
- * The driver destroys a stream when its work is done, and says nothing: so its
- * end is marked, before nobody can any more.
- */
-void xm_stream_gone(CUstream stream, unsigned flags)
-{
-	struct xm_thread *me = xm_enter();
-	struct xm_queue *q;
-
-	(void)flags;
-	if (!me)
-		return;
-	pthread_mutex_lock(&xm_probe);
-	pthread_mutex_lock(&xm_lock);
-	q = (uintptr_t)stream > XM_KEY_PER_THREAD ? *find(me, (uintptr_t)stream, NULL) : NULL;
-	pthread_mutex_unlock(&xm_lock);
-	if (q) {
-		if (!(atomic_load(&xm_state.captures) && xm_capturing(q->key)))
-			xm_queue_mark(me, q);
-		pthread_mutex_lock(&q->order);
-		xm_mark_drop(q);
-		pthread_mutex_lock(&xm_lock);
-		die(q);
-		xm_settle(q->dev, me, !xm_dev_free_run(q->dev));
-		pthread_mutex_unlock(&xm_lock);
-		pthread_mutex_unlock(&q->order);
-	}
-	pthread_mutex_unlock(&xm_probe);
-	xm_leave(me);
 }
 
 static bool of_context(struct xm_queue *q, void *context)
@@ -420,7 +362,7 @@ void xm_queue_context_gone(struct xm_context *context)
 			break;
 		pthread_mutex_lock(&q->order);
 		pthread_mutex_lock(&xm_lock);
-		die(q);
+		xm_queue_die(q);
 		xm_queue_progress(q, q->counted);
 		pthread_mutex_unlock(&xm_lock);
 		pthread_mutex_unlock(&q->order);
@@ -440,5 +382,5 @@ void xm_queue_thread_ended(struct xm_thread *me)
 	struct xm_queue *q;
 
 	while ((q = any(of_thread, me, &from)))
-		die(q);
+		xm_queue_die(q);
 }

@@ -15,6 +15,9 @@
 XM_INTERNAL struct xm_queue *xm_queue_for(struct xm_thread *me, uintptr_t key);
 
 
+/* The context whose stream this is; NULL: none of ours. Calls the driver; no lock held. */
+XM_INTERNAL struct xm_context *xm_queue_context(struct xm_thread *me, uintptr_t key);
+
 /* All queues of a context end as complete. xm_probe held, xm_lock not. */
 XM_INTERNAL void xm_queue_context_gone(struct xm_context *context);
 
@@ -22,6 +25,12 @@ XM_INTERNAL void xm_queue_context_gone(struct xm_context *context);
 
 /* The queue when it is known; `context` counts for the default streams alone. */
 XM_INTERNAL struct xm_queue *xm_queue_known(struct xm_thread *me, uintptr_t key, struct xm_context *context);
+
+/* The queue, made when it is new. NULL: no memory. */
+XM_INTERNAL struct xm_queue *xm_queue_add(struct xm_thread *me, uintptr_t key, struct xm_context *context);
+
+/* Its stream is being destroyed: no command, mark or question goes to it any more. q->order held, where another thread might. */
+XM_INTERNAL void xm_queue_die(struct xm_queue *q);
 
 /* Commands that have entered the driver: of `me` all, of other threads those whose call has returned. */
 XM_INTERNAL uint64_t xm_queue_returned(const struct xm_queue *q, const struct xm_thread *me);
