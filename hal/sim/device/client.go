@@ -203,18 +203,23 @@ func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 	case opAlloc:
 		return reply{Result: d.alloc(c, req)}, -1
 	case opFree:
-		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == deviceMemory })
+		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == deviceMemory || s.kind == managedMemory })
 		if sp == nil {
 			return reply{Result: invalidValue}, -1
 		}
 		d.capacity.Return(sp.charge)
+		if sp.kind == managedMemory {
+			c.hostBytes -= sp.size
+		}
 		return reply{}, -1
 	case opHostAlloc:
-		return d.hostAlloc(c, req)
+		return d.hostAlloc(c, req, hostMemory)
+	case opManagedAlloc:
+		return d.hostAlloc(c, req, managedMemory)
 	case opHostRegister:
 		return reply{Result: d.hostRegister(c, req, fds)}, -1
 	case opHostEnd:
-		sp := c.space.remove(req.A, func(s *span) bool { return s.kind != deviceMemory })
+		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == hostMemory || s.kind == foreignMemory })
 		if sp == nil {
 			return reply{Result: invalidValue}, -1
 		}

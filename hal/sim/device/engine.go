@@ -304,7 +304,9 @@ func (d *Device) wakeUp(fds []unix.PollFd) bool {
 			any = true
 			c.bellBroken = drain(c.bell) != nil
 		}
-		if c.pidfd >= 0 && !c.pidfdFired && rang(fds, c.pidfd) {
+		// Asked again: the number may have been another descriptor's, closed
+		// since this thread fell asleep.
+		if c.pidfd >= 0 && !c.pidfdFired && rang(fds, c.pidfd) && readable(c.pidfd) {
 			// Dead, though somebody may still hold its end of the socket.
 			c.pidfdFired = true
 			_ = c.conn.Close()
@@ -320,6 +322,12 @@ func rang(fds []unix.PollFd, fd int) bool {
 		}
 	}
 	return false
+}
+
+func readable(fd int) bool {
+	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
+	n, err := unix.Ppoll(fds, &unix.Timespec{}, nil)
+	return err == nil && n > 0 && fds[0].Revents&unix.POLLIN != 0
 }
 
 func drain(fd int) error {

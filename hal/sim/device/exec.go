@@ -48,6 +48,12 @@ func (d *Device) modelCommand(cmd *command) model.Command {
 		return m.CopyCommand(0, d.direction(cmd), e.C)
 	case verbFill:
 		return m.FillCommand(0, e.C*uint64(e.Kind))
+	case verbCopyRows:
+		return m.CopyCommand(0, d.direction(cmd), cmd.size())
+	case verbFillRows:
+		return m.FillCommand(0, cmd.size())
+	case verbPrefetch:
+		return m.CopyCommand(0, prefetchEngine(e), e.C)
 	case verbWait, verbAfter:
 		return m.WaitCommand(0)
 	case verbWrite:
@@ -65,7 +71,7 @@ func (d *Device) direction(cmd *command) model.Engine {
 			return false
 		}
 		defer s.release(sp)
-		return sp.kind == deviceMemory
+		return sp.kind == deviceMemory || sp.kind == managedMemory && sp.onDevice(addr)
 	}
 	dst, src := onDevice(cmd.entry.A), onDevice(cmd.entry.B)
 	switch {
@@ -79,6 +85,9 @@ func (d *Device) direction(cmd *command) model.Engine {
 
 // start begins a command's effects, which are there when its time is up.
 func (d *Device) start(cmd *command) {
+	if verb(cmd.entry.Verb) == verbPrefetch && cmd.err == nil {
+		cmd.err = d.prefetch(cmd)
+	}
 	if cmd.err == nil && cmd.size() > inlineBytes { // a wait may have failed already
 		select {
 		case d.jobs <- cmd:
@@ -124,6 +133,10 @@ func (cmd *command) size() uint64 {
 		return e.C
 	case verbFill:
 		return e.C * uint64(e.Kind)
+	case verbCopyRows:
+		return e.rows().count() * e.C
+	case verbFillRows:
+		return e.rows().count() * e.C * uint64(e.Kind)
 	}
 	return 0
 }
@@ -144,6 +157,10 @@ func (cmd *command) run() error {
 		return copyBytes(v.space, e.A, e.B, e.C)
 	case verbFill:
 		return v.close(fill(v, e))
+	case verbCopyRows:
+		return copyRows(v.space, e)
+	case verbFillRows:
+		return fillRows(v.space, e)
 	case verbWrite:
 		return v.close(write(v, e))
 	}

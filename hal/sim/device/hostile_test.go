@@ -191,7 +191,10 @@ func TestHostileRings(t *testing.T) {
 		},
 		"event slot outside": func(c *rawClient) { c.submit(entry{Verb: uint32(verbEvent), A: eventSlots}) },
 		"unmapped copy":      func(c *rawClient) { c.submit(entry{Verb: uint32(verbCopy), A: 1, B: 2, C: 1 << 62}) },
-		"unmapped wait":      func(c *rawClient) { c.submit(entry{Verb: uint32(verbWait), Kind: 4, A: 4096}) },
+		"endless rows": func(c *rawClient) {
+			c.submit(rowsEntry(verbCopyRows, 8, rows{1 << 40, 1 << 20, 8, 0, 8, 0}))
+		},
+		"unmapped wait": func(c *rawClient) { c.submit(entry{Verb: uint32(verbWait), Kind: 4, A: 4096}) },
 		"noise": func(c *rawClient) {
 			random.Read(c.mem[offRings:])
 			c.ring()

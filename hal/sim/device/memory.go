@@ -19,9 +19,9 @@ func charge(n uint64) uint64 {
 	return (n + unit - 1) / unit * unit
 }
 
-// alloc backs [B, B+C) with device memory of context A.
+// alloc backs [B, B+C) with device memory of context A, or of the whole process.
 func (d *Device) alloc(c *client, req *request) result {
-	if c.contexts[req.A] == nil {
+	if req.A != 0 && c.contexts[req.A] == nil {
 		return invalidContext
 	}
 	if req.C == 0 || req.B%pageBytes != 0 || req.B == 0 {
@@ -48,8 +48,9 @@ func (d *Device) alloc(c *client, req *request) result {
 
 func roundPage(n uint64) uint64 { return (n + pageBytes - 1) / pageBytes * pageBytes }
 
-// hostAlloc makes pinned host memory for [B, B+C): the client maps it there.
-func (d *Device) hostAlloc(c *client, req *request) (reply, int) {
+// hostAlloc makes pinned host memory, or managed memory that is at home on the
+// host, for [B, B+C): the client maps it there.
+func (d *Device) hostAlloc(c *client, req *request, kind memoryKind) (reply, int) {
 	if req.C == 0 || req.B%pageBytes != 0 || req.B == 0 {
 		return reply{Result: invalidValue}, -1
 	}
@@ -61,7 +62,10 @@ func (d *Device) hostAlloc(c *client, req *request) (reply, int) {
 		d.log.Warn("allocate host memory", "bytes", req.C, "err", err)
 		return reply{Result: outOfMemory}, -1
 	}
-	sp := &span{base: req.B, size: req.C, kind: hostMemory, data: data}
+	sp := &span{base: req.B, size: req.C, kind: kind, data: data}
+	if kind == managedMemory {
+		sp.blocks = make([]bool, (req.C+blockBytes-1)/blockBytes)
+	}
 	if r := c.space.add(sp); r != success {
 		sp.unmap()
 		_ = unix.Close(fd)

@@ -14,12 +14,16 @@ import (
 // errUnmapped is an access that a device would fault on.
 var errUnmapped = errors.New("address is not mapped")
 
+// errNotManaged is a prefetch of memory that has one home for good.
+var errNotManaged = errors.New("memory is not managed")
+
 type memoryKind uint8
 
 const (
 	deviceMemory  memoryKind = iota
 	hostMemory               // mapped here
 	foreignMemory            // in the client only: reached through the kernel
+	managedMemory            // mapped here and in the client, wherever it is at home
 )
 
 // span is one mapped range of a client's addresses. data is nil for foreign
@@ -30,6 +34,7 @@ type span struct {
 	ctx        uint64 // owner of device memory
 	charge     uint64 // bytes of capacity
 	data       []byte
+	blocks     []bool // of managed memory: those at home on the device; protected by Device.mu
 	uses       int
 	gone       bool
 }

@@ -45,6 +45,8 @@ const (
 	opMemInfo
 )
 
+const opManagedAlloc op = 16
+
 // request and reply are the control messages.
 type request struct {
 	Op         op
@@ -88,6 +90,12 @@ const (
 	verbWrite
 	verbAfter
 	verbEvent
+)
+
+const (
+	verbCopyRows verb = iota + 16
+	verbFillRows
+	verbPrefetch
 )
 
 // How a wait compares; CUstreamWaitValue_flags.
@@ -136,6 +144,13 @@ func (e *entry) check() error {
 		}
 		if e.Flags > waitNor {
 			return fmt.Errorf("comparison %d", e.Flags)
+		}
+		return nil
+	case verbCopyRows, verbFillRows:
+		return e.checkRows()
+	case verbPrefetch:
+		if e.C > largest || e.Kind > 1 {
+			return fmt.Errorf("prefetch of %d bytes to %d", e.C, e.Kind)
 		}
 		return nil
 	case verbEvent:

@@ -61,6 +61,13 @@ func TestWireIsTheHeader(t *testing.T) {
 		{"SIM_MEM_INFO", uintptr(opMemInfo)},
 		{"SIM_LAUNCH", uintptr(verbLaunch)},
 		{"SIM_EVENT", uintptr(verbEvent)},
+		{"SIM_COPY_ROWS", uintptr(verbCopyRows)},
+		{"SIM_FILL_ROWS", uintptr(verbFillRows)},
+		{"SIM_PREFETCH", uintptr(verbPrefetch)},
+		{"SIM_MANAGED_ALLOC", uintptr(opManagedAlloc)},
+		{"sizeof(struct sim_rows)", unsafe.Sizeof(rows{})},
+		{"offsetof(struct sim_rows, dst_slice)", unsafe.Offsetof(rows{}.DstSlice)},
+		{"offsetof(struct sim_rows, src_pitch)", unsafe.Offsetof(rows{}.SrcPitch)},
 	}
 	var src strings.Builder
 	src.WriteString("#include <stddef.h>\n#include <stdio.h>\n#include \"protocol.h\"\nint main(void){\n")
@@ -125,6 +132,11 @@ func FuzzEntry(f *testing.F) {
 	f.Add((*[entryBytes]byte)(unsafe.Pointer(&seed))[:])
 	seed = entry{Verb: uint32(verbWait), Kind: 8, Flags: 3, A: 8}
 	f.Add((*[entryBytes]byte)(unsafe.Pointer(&seed))[:])
+	seed = rowsEntry(verbCopyRows, 100, rows{3, 2, 128, 512, 100, 300})
+	f.Add((*[entryBytes]byte)(unsafe.Pointer(&seed))[:])
+	seed = rowsEntry(verbFillRows, 1<<40, rows{Height: 1 << 60, Depth: 16, DstPitch: 1 << 42})
+	seed.Kind = 4
+	f.Add((*[entryBytes]byte)(unsafe.Pointer(&seed))[:])
 	d, err := newDevice(Config{})
 	if err != nil {
 		f.Fatal(err)
@@ -151,7 +163,7 @@ func FuzzEntry(f *testing.F) {
 // touches tells whether a command must look at memory.
 func touches(cmd *command) bool {
 	switch verb(cmd.entry.Verb) {
-	case verbCopy, verbFill:
+	case verbCopy, verbFill, verbCopyRows, verbFillRows:
 		return cmd.size() > 0
 	case verbWrite:
 		return true

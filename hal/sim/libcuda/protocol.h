@@ -28,13 +28,15 @@ enum sim_op {
     SIM_HELLO = 1,      /* a version -> a HBM bytes, uuid, text name; fd: doorbell (eventfd) */
     SIM_CONTEXT,        /* -> a context id; fd: its memory */
     SIM_CONTEXT_END,    /* a context id */
-    SIM_ALLOC,          /* a context id, b address, c bytes */
+    SIM_ALLOC,          /* a context id, or 0: the process's; b address, c bytes */
     SIM_FREE,           /* a address */
     SIM_HOST_ALLOC,     /* b address, c bytes; fd: the memory */
     SIM_HOST_REGISTER,  /* b address, c bytes, d offset; fd of the mapping, if any, sent along */
     SIM_HOST_END,       /* a address: of either kind */
     SIM_KERNEL,         /* text name -> a kernel id */
-    SIM_MEM_INFO        /* -> a free, b total */
+    SIM_MEM_INFO,       /* -> a free, b total */
+
+    SIM_MANAGED_ALLOC = 16 /* b address, c bytes; fd: the memory. Ends with SIM_FREE */
 };
 
 struct sim_request {
@@ -59,7 +61,19 @@ enum sim_command {
     SIM_WAIT,     /* a address, b value, kind width 4 or 8, flags how to compare */
     SIM_WRITE,    /* a address, b value, kind width 4 or 8 */
     SIM_AFTER,    /* a context, b channel, c count: wait until that channel's get is that far */
-    SIM_EVENT     /* a slot of the context's time stamps */
+    SIM_EVENT,    /* a slot of the context's time stamps */
+
+    SIM_COPY_ROWS = 16, /* a dst, b src, c bytes of a row; args: struct sim_rows */
+    SIM_FILL_ROWS,      /* a dst, b value, c elements of a row, kind; args: struct sim_rows */
+    SIM_PREFETCH        /* a address, c bytes of managed memory, kind 1 to the device, 0 to the host */
+};
+
+/* Where the rows of SIM_COPY_ROWS and SIM_FILL_ROWS (which has no source) lie:
+ * pitch bytes from row to row, slice bytes from layer to layer. */
+struct sim_rows {
+    uint64_t height, depth;
+    uint64_t dst_pitch, dst_slice;
+    uint64_t src_pitch, src_slice;
 };
 
 struct sim_entry {
