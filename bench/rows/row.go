@@ -31,7 +31,8 @@ const (
 	ModeNative  = "native"  // sharing the device without us
 	ModeXmsched = "xmsched" // under the daemon
 	ModeFree    = "free"    // preloaded, no competitor
-	ModeBounded = "bounded" // preloaded, a competitor is registered
+	ModeBounded = "bounded" // preloaded, a competitor is registered, Level 1
+	ModeGated   = "gated"   // the same at Level 2: a wait in front of every command
 	ModeNoCUDA  = "no-cuda" // preloaded, a program that never uses CUDA
 )
 

@@ -2,11 +2,11 @@ package workloads
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 )
@@ -24,18 +24,19 @@ const maxInFlight = 512
 
 // Validate says what is wrong with the settings.
 func (b Background) Validate() error {
-	if b.Iterations < 1 {
-		return fmt.Errorf("iterations is %d, want at least 1", b.Iterations)
-	}
-	if b.InFlight < 1 || b.InFlight > maxInFlight {
-		return fmt.Errorf("in-flight is %d, want 1 to %d", b.InFlight, maxInFlight)
-	}
-	return nil
+	return limit.First(
+		limit.Check("iterations", b.Iterations, 1, maxIterations),
+		limit.Check("in-flight", b.InFlight, 1, maxInFlight),
+	)
 }
 
 // verifyOneIn kernels has its result cleared before and compared after; the
 // copy runs beside the next kernels.
 const verifyOneIn = 32
+
+// maxEnded bounds the times that are kept of ended kernels: half an hour of
+// kernels of 4.7 ms. Later ones are counted only.
+const maxEnded = 400_000
 
 // RunBackground runs until it is told to end.
 func RunBackground(st Steering, say *Speaker, b Background) error {
@@ -59,13 +60,14 @@ func RunBackground(st Steering, say *Speaker, b Background) error {
 	}
 	began := MonotonicNS()
 	stop := l.tell(st.Context, say)
-	err = l.run(st)
+	err = l.run(st.Context)
 	stop()
 	if err != nil {
 		return err
 	}
 	return say.Say(Event{
-		Kind: KindResult, Count: l.done.Load(), BeganNS: began, AtNS: MonotonicNS(), Verified: l.verified, Wrong: l.wrong,
+		Kind: KindResult, Count: l.done.Load(), BeganNS: began, AtNS: MonotonicNS(),
+		EndedNS: l.ended, Verified: l.verified, Wrong: l.wrong,
 	})
 }
 
@@ -77,16 +79,20 @@ type place struct {
 }
 
 type load struct {
-	stream   cuda.Stream
-	copies   cuda.Stream
-	places   []place
-	done     atomic.Uint64 // kernels known to have ended
+	gpu    *gpu
+	stream cuda.Stream
+	copies cuda.Stream
+	places []place
+	done   atomic.Uint64 // kernels known to have ended
+
+	// Written by the waiting thread, read when it is gone.
+	ended    []int64
 	verified uint64
 	wrong    uint64
 }
 
 func newLoad(g *gpu, b Background) (*load, error) {
-	l := &load{}
+	l := &load{gpu: g}
 	var err error
 	if l.stream, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
 		return nil, err
@@ -110,17 +116,44 @@ func newLoad(g *gpu, b Background) (*load, error) {
 	return l, nil
 }
 
-// run keeps the places full, then empties them.
-func (l *load) run(st Steering) error {
-	launched := uint64(0)
-	for ; st.Context.Err() == nil; launched++ {
-		p := &l.places[launched%uint64(len(l.places))]
-		if launched >= uint64(len(l.places)) {
-			if err := l.end(p); err != nil {
-				return err
-			}
+// run keeps the places full, then empties them. One thread launches and another
+// waits: a launch may take long (it may have to wait itself), and the end of a
+// kernel must be seen when it comes.
+func (l *load) run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// Each place is in one of the two channels or in the hands of one thread.
+	free, launched := make(chan *place, len(l.places)), make(chan *place, len(l.places))
+	for i := range l.places {
+		free <- &l.places[i]
+	}
+	waited := make(chan error, 1)
+	go func() {
+		err := l.wait(launched, free)
+		cancel()
+		waited <- err
+	}()
+	err := l.launch(ctx, free, launched)
+	close(launched)
+	if waitErr := <-waited; waitErr != nil {
+		return waitErr
+	}
+	return err
+}
+
+// launch fills free places until the context ends.
+func (l *load) launch(ctx context.Context, free <-chan *place, launched chan<- *place) error {
+	for n := uint64(0); ; n++ {
+		var p *place
+		select {
+		case p = <-free:
+		case <-ctx.Done():
+			return nil
 		}
-		p.verify = launched%verifyOneIn == 0
+		if ctx.Err() != nil {
+			return nil
+		}
+		p.verify = n%verifyOneIn == 0
 		if p.verify {
 			if err := p.job.poison(l.stream); err != nil {
 				return err
@@ -132,30 +165,34 @@ func (l *load) run(st Steering) error {
 		if err := p.ended.Record(l.stream); err != nil {
 			return err
 		}
+		launched <- p
 	}
-	for launched > l.done.Load() {
-		if err := l.end(&l.places[l.done.Load()%uint64(len(l.places))]); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
-// end waits for the kernel in the place; places end in the order of launching.
-func (l *load) end(p *place) error {
-	if err := p.ended.Synchronize(); err != nil {
-		return err
-	}
-	l.done.Add(1)
-	if !p.verify {
-		return nil
-	}
-	wrong, err := p.job.check(l.copies)
+// wait sees kernels end, in the order of launching, until there are no more.
+func (l *load) wait(launched <-chan *place, free chan<- *place) error {
+	unlock, err := l.gpu.join()
 	if err != nil {
 		return err
 	}
-	l.verified += uint64(len(p.job.expected) / 4)
-	l.wrong += wrong
+	defer unlock()
+	for p := range launched {
+		if err := p.ended.Synchronize(); err != nil {
+			return err
+		}
+		if l.done.Add(1); len(l.ended) < maxEnded {
+			l.ended = append(l.ended, MonotonicNS())
+		}
+		if p.verify {
+			wrong, err := p.job.check(l.copies)
+			if err != nil {
+				return err
+			}
+			l.verified += uint64(len(p.job.expected) / 4)
+			l.wrong += wrong
+		}
+		free <- p
+	}
 	return nil
 }
 

@@ -4,10 +4,10 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"runtime"
 	"strings"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/preempt/board"
 	"xmsched/xserver/client"
 )
@@ -19,7 +19,10 @@ type Client struct {
 	UUID     string
 	Priority int
 	Role     Role
-	Edges    int // ready edges that a toggler makes
+	Edges    int // ready edges that a toggler or pulser makes
+	// Hold is how long a pulser stays ready, Rest how long it is idle then, to
+	// which up to Spread is added, evenly spread over the pulses.
+	Hold, Rest, Spread time.Duration
 }
 
 // Role is what the client does once it is registered.
@@ -30,6 +33,7 @@ const (
 	RoleIdle   Role = "idle"   // never ready: a competitor that costs nothing
 	RoleWatch  Role = "watch"  // always ready; notes when its gate closes
 	RoleToggle Role = "toggle" // ready and idle in turn; notes when it stored each ready edge
+	RolePulse  Role = "pulse"  // ready and idle in turn, by the clock alone
 )
 
 // settle is how long a toggler waits after an answer before its next edge: the
@@ -52,18 +56,27 @@ func (s *Speaker) SayTimes(at []int64) error {
 
 // Validate says what is wrong with the settings.
 func (c Client) Validate() error {
+	if _, err := parseUUID(c.UUID); err != nil {
+		return err
+	}
 	switch c.Role {
 	case RoleIdle, RoleWatch:
+		return nil
 	case RoleToggle:
-		if c.Edges < 1 {
-			return fmt.Errorf("edges is %d, want at least 1", c.Edges)
-		}
-	default:
-		return fmt.Errorf("role %q is none of idle, watch, toggle", c.Role)
+		return limit.Check("edges", c.Edges, 1, maxPulses)
+	case RolePulse:
+		return limit.First(
+			limit.Check("edges", c.Edges, 1, maxPulses),
+			limit.Check("hold", c.Hold, time.Microsecond, maxPause),
+			limit.Check("rest", c.Rest, time.Microsecond, maxPause),
+			limit.Check("spread", c.Spread, 0, maxPause),
+		)
 	}
-	_, err := parseUUID(c.UUID)
-	return err
+	return fmt.Errorf("role %q is none of idle, watch, toggle, pulse", c.Role)
 }
+
+// maxPulses bounds the edges of a client.
+const maxPulses = 100_000
 
 func parseUUID(text string) (board.UUID, error) {
 	var u board.UUID
@@ -101,6 +114,8 @@ func RunClient(st Steering, say *Speaker, c Client) error {
 		return p.watch(st.Context, say)
 	case RoleToggle:
 		return p.toggle(st, say, c.Edges)
+	case RolePulse:
+		return p.pulse(st.Context, say, c)
 	}
 	<-st.Context.Done()
 	return nil
@@ -200,65 +215,4 @@ func (p *player) setReady(ready bool) error {
 	}
 	p.device.SetReady(ready)
 	return p.attachment.Ring()
-}
-
-// watch reads the gate word without pause and notes each change to closed.
-func (p *player) watch(ctx context.Context, say *Speaker) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	if err := p.setReady(true); err != nil {
-		return err
-	}
-	var closed []int64
-	last := p.device.Gate()
-	if err := say.Say(Event{Kind: KindGate, Open: last.Open()}); err != nil { // it looks
-		return err
-	}
-	for n := 0; n&0xfff != 0 || ctx.Err() == nil; n++ {
-		g := p.device.Gate()
-		if g == last {
-			continue
-		}
-		now := MonotonicNS()
-		p.device.Ack(g)
-		if g.Open() != last.Open() {
-			if !g.Open() {
-				closed = append(closed, now)
-			}
-			if err := say.Say(Event{Kind: KindGate, Open: g.Open(), AtNS: now}); err != nil {
-				return err
-			}
-		}
-		last = g
-	}
-	return say.SayTimes(closed)
-}
-
-// toggle makes the edges, each once the last has been answered at the watcher's
-// gate. The time is read before the edge is stored, so all of the way is in the
-// figure.
-func (p *player) toggle(st Steering, say *Speaker, edges int) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var ready []int64
-	for range edges {
-		at := MonotonicNS()
-		if err := p.setReady(true); err != nil {
-			return err
-		}
-		if !st.waitGate(false) {
-			break
-		}
-		ready = append(ready, at)
-		time.Sleep(settle)
-		p.device.Ack(p.device.Gate())
-		if err := p.setReady(false); err != nil {
-			return err
-		}
-		if !st.waitGate(true) {
-			break
-		}
-		time.Sleep(settle)
-	}
-	return say.SayTimes(ready)
 }

@@ -41,10 +41,19 @@ type Event struct {
 	BeganNS int64 `json:"began_ns,omitempty"`
 	// LatencyUS of each request, in us: with the result of request.
 	LatencyUS []float64 `json:"latency_us,omitempty"`
+	// StartNS is when each request began, in ns: with the result of request.
+	StartNS []int64 `json:"start_ns,omitempty"`
+	// EndedNS is when each kernel was seen to have ended, in ns, at most
+	// maxEnded: with the result of background.
+	EndedNS []int64 `json:"ended_ns,omitempty"`
 	// Verified counts the result words that were compared with the closed form,
 	// Wrong those that differed: with result.
 	Verified uint64 `json:"verified,omitempty"`
 	Wrong    uint64 `json:"wrong,omitempty"`
+	// WordsFD is the chain's descriptor of its words: with ready.
+	WordsFD int `json:"words_fd,omitempty"`
+	// Stops: with the result of observe.
+	Stops *Stops `json:"stops,omitempty"`
 	// IterationsPerUS is what the spin kernel does in a microsecond: with the
 	// result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`

@@ -23,7 +23,8 @@ const blockThreads = 128
 // it is still compared.
 const poison = 0xdeadbeef
 
-// gpu is the device with the spin kernel loaded; used from one OS thread.
+// gpu is the device with the spin kernel loaded; used from the OS thread that
+// opened it, and from others that joined.
 type gpu struct {
 	driver *cuda.Driver
 	device cuda.Device
@@ -87,6 +88,17 @@ func (g *gpu) close() {
 		_ = g.ctx.Release() // the process ends next
 	}
 	runtime.UnlockOSThread()
+}
+
+// join makes the context current on the calling goroutine's thread, too, which
+// it locks until the returned function is called.
+func (g *gpu) join() (unlock func(), err error) {
+	runtime.LockOSThread()
+	if err := g.ctx.SetCurrent(); err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	return runtime.UnlockOSThread, nil
 }
 
 // words is how many results one spin kernel writes.

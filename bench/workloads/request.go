@@ -1,9 +1,9 @@
 package workloads
 
 import (
-	"fmt"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 )
@@ -21,18 +21,22 @@ type Request struct {
 
 // Validate says what is wrong with the settings.
 func (r Request) Validate() error {
-	switch {
-	case r.Iterations < 1:
-		return fmt.Errorf("iterations is %d, want at least 1", r.Iterations)
-	case r.Kernels < 1:
-		return fmt.Errorf("kernels is %d, want at least 1", r.Kernels)
-	case r.Count < 1:
-		return fmt.Errorf("count is %d, want at least 1", r.Count)
-	case r.Gap < 0 || r.Pause < 0 || r.Burst < 0:
-		return fmt.Errorf("gap, burst and pause cannot be negative")
-	}
-	return nil
+	return limit.First(
+		limit.Check("iterations", r.Iterations, 1, maxIterations),
+		limit.Check("kernels", r.Kernels, 1, 1000),
+		limit.Check("count", r.Count, 1, maxRequests),
+		limit.Check("gap", r.Gap, 0, maxPause),
+		limit.Check("burst", r.Burst, 0, maxRequests),
+		limit.Check("pause", r.Pause, 0, maxPause),
+	)
 }
+
+// Ranges of the settings; those of a measurement that makes sense are far inside.
+const (
+	maxIterations = 1 << 40 // some minutes on any device
+	maxRequests   = 1_000_000
+	maxPause      = time.Minute
+)
 
 // Results are verified after every verifyEvery requests (with bursts: after each
 // burst). The copy and the clearing come right after a request, never before
@@ -100,11 +104,12 @@ func (s *server) run(st Steering, say *Speaker) error {
 	if err := s.verify(); err != nil {
 		return err
 	}
-	latency := make([]float64, 0, r.Count)
+	latency, start := make([]float64, 0, r.Count), make([]int64, 0, r.Count)
 	began := MonotonicNS()
 	told := time.Now()
 	for i := 1; i <= r.Count && st.Context.Err() == nil; i++ {
 		wait(r.Gap)
+		start = append(start, MonotonicNS())
 		took, err := s.request()
 		if err != nil {
 			return err
@@ -128,7 +133,7 @@ func (s *server) run(st Steering, say *Speaker) error {
 	}
 	return say.Say(Event{
 		Kind: KindResult, Count: uint64(len(latency)), BeganNS: began, AtNS: MonotonicNS(),
-		LatencyUS: latency, Verified: s.verified, Wrong: s.wrong,
+		LatencyUS: latency, StartNS: start, Verified: s.verified, Wrong: s.wrong,
 	})
 }
 

@@ -108,13 +108,15 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	uuid := "GPU-01234567-89ab-cdef-0123-456789abcdef"
 	for c, good := range map[Client]bool{
-		{Role: RoleIdle, UUID: uuid}:             true,
-		{Role: RoleWatch, UUID: uuid}:            true,
-		{Role: RoleToggle, UUID: uuid}:           false,
-		{Role: RoleToggle, UUID: uuid, Edges: 1}: true,
-		{Role: "sleep", UUID: uuid}:              false,
-		{Role: RoleIdle, UUID: "GPU-0"}:          false,
-		{Role: RoleIdle, UUID: uuid + "00"}:      false,
+		{Role: RoleIdle, UUID: uuid}:                                                  true,
+		{Role: RoleWatch, UUID: uuid}:                                                 true,
+		{Role: RoleToggle, UUID: uuid}:                                                false,
+		{Role: RoleToggle, UUID: uuid, Edges: 1}:                                      true,
+		{Role: RolePulse, UUID: uuid, Edges: 1}:                                       false,
+		{Role: RolePulse, UUID: uuid, Edges: 1, Hold: time.Second, Rest: time.Second}: true,
+		{Role: "sleep", UUID: uuid}:                                                   false,
+		{Role: RoleIdle, UUID: "GPU-0"}:                                               false,
+		{Role: RoleIdle, UUID: uuid + "00"}:                                           false,
 	} {
 		if err := c.Validate(); (err == nil) != good {
 			t.Errorf("%+v: %v", c, err)

@@ -22,7 +22,7 @@ func workCommand() *cobra.Command {
 		Short:  "The programs that the experiments run",
 		Hidden: true,
 	}
-	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workClient())
+	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient())
 	return cmd
 }
 
@@ -112,6 +112,50 @@ func workBackground() *cobra.Command {
 	return cmd
 }
 
+func workChain() *cobra.Command {
+	var c workloads.Chain
+	cmd := &cobra.Command{
+		Use: "chain", Short: "Kernels that write into host memory that they ended", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error { return workloads.RunChain(st, say, c) })
+		},
+	}
+	f := cmd.Flags()
+	f.Uint64Var(&c.Iterations, "iterations", 0, "iterations of each kernel")
+	f.IntVar(&c.InFlight, "in-flight", 64, "kernels kept queued")
+	return cmd
+}
+
+func workObserve() *cobra.Command {
+	var o workloads.Observe
+	cmd := &cobra.Command{
+		Use: "observe", Short: "Time a chain's stops from outside", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error { return workloads.RunObserve(st, say, o) })
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&o.Pid, "pid", 0, "process of the chain")
+	f.IntVar(&o.WordsFD, "words-fd", 0, "the chain's descriptor of its words")
+	f.StringVar(&o.UUID, "uuid", "", "device")
+	return cmd
+}
+
+func workWake() *cobra.Command {
+	var w workloads.Wake
+	cmd := &cobra.Command{
+		Use: "wake", Short: "One end of an eventfd", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error { return workloads.RunWake(st, say, w) })
+		},
+	}
+	f := cmd.Flags()
+	f.IntVar(&w.FD, "fd", 3, "the eventfd, inherited")
+	f.BoolVar(&w.Ring, "ring", false, "write it instead of waiting for it")
+	f.IntVar(&w.Count, "count", 1000, "writes")
+	return cmd
+}
+
 func workClient() *cobra.Command {
 	var c workloads.Client
 	var role string
@@ -129,9 +173,12 @@ func workClient() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&role, "role", "idle", "idle, watch or toggle")
+	f.StringVar(&role, "role", "idle", "idle, watch, toggle or pulse")
 	f.StringVar(&c.UUID, "uuid", "", "device to claim")
 	f.IntVar(&c.Priority, "priority", 0, "priority, -255 to 255")
-	f.IntVar(&c.Edges, "edges", 1000, "ready edges that a toggler makes")
+	f.IntVar(&c.Edges, "edges", 1000, "ready edges that a toggler or pulser makes")
+	f.DurationVar(&c.Hold, "hold", time.Millisecond, "how long a pulser stays ready")
+	f.DurationVar(&c.Rest, "rest", time.Millisecond, "how long a pulser stays idle")
+	f.DurationVar(&c.Spread, "spread", 0, "up to so much longer, evenly spread")
 	return cmd
 }

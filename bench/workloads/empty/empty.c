@@ -1,0 +1,1 @@
+/* A library that contains nothing: preloading it costs what preloading anything costs. */

@@ -1,0 +1,135 @@
+package workloads
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/bench/internal/limit"
+	"xmsched/preempt/board"
+)
+
+// Observe is the program that times a chain from outside: it reads, without
+// pause and with one clock, the gate word on the chain's board and the words
+// that its kernels write. It takes no part: neither the chain nor the daemon nor
+// the device waits for it.
+type Observe struct {
+	Pid     int    // of the chain
+	WordsFD int    // the chain's descriptor of its words
+	UUID    string // the device
+}
+
+// Validate says what is wrong with the settings.
+func (o Observe) Validate() error {
+	if _, err := parseUUID(o.UUID); err != nil {
+		return err
+	}
+	return limit.First(
+		limit.Check("pid", o.Pid, 2, 1<<30),
+		limit.Check("words-fd", o.WordsFD, 3, 1<<20),
+	)
+}
+
+// RunObserve observes until it is told to end.
+func RunObserve(st Steering, say *Speaker, o Observe) error {
+	if err := o.Validate(); err != nil {
+		return err
+	}
+	words, err := openWords(o.Pid, o.WordsFD)
+	if err != nil {
+		return err
+	}
+	defer words.close()
+	b, err := boardOf(o.Pid)
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	device, err := sectionOf(b, o.UUID)
+	if err != nil {
+		return err
+	}
+	if err := say.Say(Event{Kind: KindReady}); err != nil {
+		return err
+	}
+	if !st.wait() {
+		return nil
+	}
+	stops, err := observe(st, device, words)
+	if err != nil {
+		return err
+	}
+	return say.Say(Event{Kind: KindResult, Stops: stops})
+}
+
+// boardOf adopts the board of another process of the same user, which has it
+// open.
+func boardOf(pid int) (*board.Board, error) {
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, fmt.Errorf("find the board of process %d: %w", pid, err)
+	}
+	for _, e := range entries {
+		path := dir + "/" + e.Name()
+		if target, err := os.Readlink(path); err != nil || !strings.HasPrefix(target, "/memfd:") {
+			continue
+		}
+		fd, err := unix.Open(path, unix.O_RDWR|unix.O_CLOEXEC, 0)
+		if err != nil {
+			continue
+		}
+		if b, err := board.Open(fd); err == nil {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("process %d has no board: does it run under xrun?", pid)
+}
+
+func sectionOf(b *board.Board, uuid string) (board.Device, error) {
+	want, err := parseUUID(uuid)
+	if err != nil {
+		return board.Device{}, err
+	}
+	for i := range board.Devices {
+		if b.Present(i) && b.Identity(i).UUID == want {
+			return b.Device(i), nil
+		}
+	}
+	return board.Device{}, fmt.Errorf("the board has no section for %s", uuid)
+}
+
+// observe looks until the end of the run. The order in a round does not matter:
+// it is some 100 ns, and a kernel that ended just before the gate closed and is
+// seen just after counts as a stop of that length.
+func observe(st Steering, device board.Device, words *words) (*Stops, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	next, want := words.launched(), words.result()
+	for back := 0; back < maxInFlight && next > 0 && words.load(next-1) == 0; back++ {
+		next-- // it is still on its way
+	}
+	log := newStopLog(device.Gate().Open())
+	for n := 0; n&0xfff != 0 || st.Context.Err() == nil; n++ {
+		if open := device.Gate().Open(); open != log.open {
+			log.gate(open, MonotonicNS())
+		}
+		if n&0xfff == 0 && words.launched() > next+wordSlots/2 {
+			return nil, errors.New("kernels end faster than they are looked at: is the machine short of cores?")
+		}
+		v := words.load(next)
+		if v == 0 {
+			continue
+		}
+		log.ended(MonotonicNS())
+		if v != want {
+			return nil, fmt.Errorf("kernel %d wrote %#x, want %#x", next, v, want)
+		}
+		next++
+	}
+	return log.result(), nil
+}

@@ -1,0 +1,101 @@
+package workloads
+
+import (
+	"context"
+	"math"
+	"runtime"
+	"time"
+)
+
+// watch reads the gate word without pause and notes each change to closed.
+func (p *player) watch(ctx context.Context, say *Speaker) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	if err := p.setReady(true); err != nil {
+		return err
+	}
+	var closed []int64
+	last := p.device.Gate()
+	if err := say.Say(Event{Kind: KindGate, Open: last.Open()}); err != nil { // it looks
+		return err
+	}
+	for n := 0; n&0xfff != 0 || ctx.Err() == nil; n++ {
+		g := p.device.Gate()
+		if g == last {
+			continue
+		}
+		now := MonotonicNS()
+		p.device.Ack(g)
+		if g.Open() != last.Open() {
+			if !g.Open() {
+				closed = append(closed, now)
+			}
+			if err := say.Say(Event{Kind: KindGate, Open: g.Open(), AtNS: now}); err != nil {
+				return err
+			}
+		}
+		last = g
+	}
+	return say.SayTimes(closed)
+}
+
+// toggle makes the edges, each once the last has been answered at the watcher's
+// gate. The time is read before the edge is stored, so all of the way is in the
+// figure.
+func (p *player) toggle(st Steering, say *Speaker, edges int) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	var ready []int64
+	for range edges {
+		at := MonotonicNS()
+		if err := p.setReady(true); err != nil {
+			return err
+		}
+		if !st.waitGate(false) {
+			break
+		}
+		ready = append(ready, at)
+		time.Sleep(settle)
+		p.device.Ack(p.device.Gate())
+		if err := p.setReady(false); err != nil {
+			return err
+		}
+		if !st.waitGate(true) {
+			break
+		}
+		time.Sleep(settle)
+	}
+	return say.SayTimes(ready)
+}
+
+// pulse is ready and idle in turn. The rests are of different lengths, evenly
+// spread, so that the edges fall into every phase of what the others do.
+func (p *player) pulse(ctx context.Context, say *Speaker, c Client) error {
+	const golden = 0.6180339887498949 // its multiples spread evenly
+	for i := range c.Edges {
+		if err := p.setReady(true); err != nil {
+			return err
+		}
+		sleep(ctx, c.Hold)
+		p.device.Ack(p.device.Gate())
+		if err := p.setReady(false); err != nil {
+			return err
+		}
+		_, phase := math.Modf(float64(i) * golden)
+		sleep(ctx, c.Rest+time.Duration(phase*float64(c.Spread)))
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	return say.Say(Event{Kind: KindResult, Count: uint64(c.Edges), AtNS: MonotonicNS()})
+}
+
+// sleep ends early with the context.
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
