@@ -137,13 +137,15 @@ func TestHintRanges(t *testing.T) {
 		want  Hints  // what the scheduler makes of it
 	}{
 		{Hints{}, "", Hints{}},
-		{Hints{MaxPriority, MaxQuantum}, "", Hints{MaxPriority, MaxQuantum}},
-		{Hints{MinPriority, MinQuantum}, "", Hints{MinPriority, MinQuantum}},
+		{Hints{MaxPriority, MaxQuantum, MaxIdleAfter}, "", Hints{MaxPriority, MaxQuantum, MaxIdleAfter}},
+		{Hints{MinPriority, MinQuantum, MinIdleAfter}, "", Hints{MinPriority, MinQuantum, MinIdleAfter}},
 		{Hints{Priority: MaxPriority + 1}, "priority", Hints{Priority: MaxPriority}},
 		{Hints{Priority: MinPriority - 1}, "priority", Hints{Priority: MinPriority}},
 		{Hints{Quantum: 1}, "quantum", Hints{Quantum: MinQuantum}},
 		{Hints{Quantum: -1}, "quantum", Hints{Quantum: MinQuantum}},
 		{Hints{Quantum: MaxQuantum + 1}, "quantum", Hints{Quantum: MaxQuantum}},
+		{Hints{IdleAfter: 1}, "idle-after", Hints{IdleAfter: MinIdleAfter}},
+		{Hints{IdleAfter: MaxIdleAfter + 1}, "idle-after", Hints{IdleAfter: MaxIdleAfter}},
 	} {
 		err := test.hints.Validate()
 		var r *RangeError

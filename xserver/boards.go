@@ -100,10 +100,8 @@ func readTicket(conn *net.UnixConn) (string, error) {
 // attach makes a board, hands it to the client and to the loop.
 func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 	a := plane.Attachment{PID: p.peer.PID, Bell: -1, Death: -1, Socket: -1}
-	a.Process = plane.Process{
-		ID: p.id, Task: p.task.id, Hints: s.registry.hints(p),
-		Threshold: p.threshold, Batch: p.batch, Level: p.level,
-	}
+	hints, settings := s.registry.wanted(p)
+	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Settings: settings}
 	defer func() {
 		if err != nil {
 			a.Close()

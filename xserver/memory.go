@@ -10,7 +10,83 @@ import (
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
+	"xmsched/xserver/internal/plane"
 )
+
+// memory is what was changed for a process while it ran, and its hints.
+type memory struct {
+	hints    compute.Hints
+	settings *plane.Settings // nil: its own
+	later    change          // of the settings of processes that its task gets
+}
+
+// entry is a memory as the journal has it.
+func (m memory) entry(key journal.Key) journal.Entry {
+	e := journal.Entry{
+		Key: key, Priority: m.hints.Priority,
+		QuantumNS: m.hints.Quantum.Nanoseconds(), IdleAfterNS: m.hints.IdleAfter.Nanoseconds(),
+	}
+	if s := m.settings; s != nil {
+		e.Settings = &journal.Settings{Level: levelText(s.Level), Threshold: s.Threshold, Batch: s.Batch}
+	}
+	if !m.later.empty() {
+		e.Later = &journal.Settings{}
+		if m.later.level != nil {
+			e.Later.Level = levelText(*m.later.level)
+		}
+		if m.later.threshold != nil {
+			e.Later.Threshold = *m.later.threshold
+		}
+		if m.later.batch != nil {
+			e.Later.Batch = *m.later.batch
+		}
+	}
+	return e
+}
+
+// recalled reads an entry. One that holds what nobody could have asked for is
+// not a daemon's, and good for nothing.
+func recalled(e journal.Entry) (memory, bool) {
+	m := memory{hints: compute.Hints{
+		Priority: e.Priority, Quantum: time.Duration(e.QuantumNS), IdleAfter: time.Duration(e.IdleAfterNS),
+	}}
+	if m.hints.Validate() != nil {
+		return memory{}, false
+	}
+	if e.Settings != nil {
+		c, ok := changeOf(*e.Settings)
+		if !ok || c.level == nil || c.threshold == nil || c.batch == nil {
+			return memory{}, false
+		}
+		s := c.apply(plane.Settings{})
+		m.settings = &s
+	}
+	if e.Later != nil {
+		var ok bool
+		if m.later, ok = changeOf(*e.Later); !ok {
+			return memory{}, false
+		}
+	}
+	return m, true
+}
+
+// changeOf is the change to what settings of the journal say.
+func changeOf(s journal.Settings) (c change, ok bool) {
+	if s.Level != "" {
+		level, err := parseLevel(s.Level)
+		if err != nil {
+			return c, false
+		}
+		c.level = &level
+	}
+	if s.Threshold != 0 {
+		c.threshold = &s.Threshold
+	}
+	if s.Batch != 0 {
+		c.batch = &s.Batch
+	}
+	return c, s.Threshold <= maxThreshold && s.Batch <= maxThreshold
+}
 
 // recall reads the journal at the start.
 func (s *Server) recall() {
@@ -19,9 +95,8 @@ func (s *Server) recall() {
 		s.log.Warn("journal ignored", "why", err)
 	}
 	for _, e := range r.Hints {
-		h := compute.Hints{Priority: e.Priority}
-		if h.Validate() == nil {
-			s.remembered[e.Key] = h
+		if m, ok := recalled(e); ok {
+			s.remembered[e.Key] = m
 		}
 	}
 	if s.policy == nil && r.Policy != "" {
@@ -69,8 +144,8 @@ func (s *Server) keepJournal() {
 func (s *Server) writeJournal() {
 	s.mu.Lock()
 	r := journal.Record{Policy: s.policy.Name()}
-	for key, h := range s.remembered {
-		r.Hints = append(r.Hints, journal.Entry{Key: key, Priority: h.Priority})
+	for key, m := range s.remembered {
+		r.Hints = append(r.Hints, m.entry(key))
 	}
 	s.mu.Unlock()
 	var dead []journal.Key
@@ -92,22 +167,22 @@ func (s *Server) writeJournal() {
 	}
 }
 
-// rememberHints notes hints that were changed while a process runs.
-func (s *Server) rememberHints(keys []journal.Key, h compute.Hints) {
+// note has it remembered what was changed for processes while they run.
+func (s *Server) note(of map[journal.Key]memory) {
 	s.mu.Lock()
-	for _, key := range keys {
+	for key, m := range of {
 		if key.PID != 0 {
-			s.remembered[key] = h
+			s.remembered[key] = m
 		}
 	}
 	s.mu.Unlock()
 	s.remember()
 }
 
-// recallHints gives the hints that were set for a process before.
-func (s *Server) recallHints(key journal.Key) (compute.Hints, bool) {
+// recallMemory gives what was changed for a process before.
+func (s *Server) recallMemory(key journal.Key) (memory, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	h, ok := s.remembered[key]
-	return h, ok && key.PID != 0
+	m, ok := s.remembered[key]
+	return m, ok && key.PID != 0
 }

@@ -277,7 +277,7 @@ func TestAsAnotherUser(t *testing.T) {
 		t.Errorf("sees %v", tasks)
 	}
 	var denied *client.DeniedError
-	if _, err := c.SetPriority(t.Context(), client.Target{Task: 1}, 9); !errors.As(err, &denied) {
+	if _, err := setPriority(t, c, client.Target{Task: 1}, 9); !errors.As(err, &denied) {
 		t.Errorf("hint: %v, want a DeniedError", err)
 	}
 	if _, err := c.SetPolicy(t.Context(), "RR"); !errors.As(err, &denied) {
@@ -287,7 +287,7 @@ func TestAsAnotherUser(t *testing.T) {
 	if own.Task == 1 {
 		t.Error("joined another user's task by its token")
 	}
-	if _, err := c.SetPriority(t.Context(), client.Target{Task: own.Task}, 9); err != nil {
+	if _, err := setPriority(t, c, client.Target{Task: own.Task}, 9); err != nil {
 		t.Errorf("own task: %v", err)
 	}
 }

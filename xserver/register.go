@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strconv"
 	"time"
 
@@ -16,21 +17,9 @@ import (
 	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
+	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
-)
-
-// What a process gets that asks for nothing, and how far it may go.
-const (
-	defaultThreshold = 16
-	defaultBatch     = 8
-	maxThreshold     = 4096
-)
-
-// Levels of preemption, as users write them.
-var (
-	allowedLevels = []string{"auto", "1"}
-	missingLevels = map[string]string{"2": "deactivate", "3": "interrupt"}
 )
 
 // Register takes a process in.
@@ -44,13 +33,13 @@ func (v *service) Register(ctx context.Context, req *xserverv1.RegisterRequest) 
 		return nil, err
 	}
 	s := v.server
-	p := &process{peer: who, nonce: a.nonce}
-	if h, ok := s.recallHints(p.key()); ok {
-		a.hints = h
-	}
+	a.memory, a.recalled = s.recallMemory(a.key())
 	p, replaced, err := s.registry.register(a, time.Now())
 	if err != nil {
 		return nil, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	if m, steered := s.registry.memoryOf(p); steered {
+		s.note(map[journal.Key]memory{p.key(): m}) // it may be the first to come back
 	}
 	for _, id := range replaced {
 		_ = s.loop.Remove(id) // on its way down: nothing to remove
@@ -64,17 +53,17 @@ func apply(who peer.Peer, req *xserverv1.RegisterRequest) (application, error) {
 		return application{}, client.Reject(codes.FailedPrecondition, "board version", strconv.Itoa(int(req.BoardVersion)), []string{strconv.Itoa(board.Version)},
 			fmt.Sprintf("the client's library uses version %d of the board, this daemon version %d: install the same build of both", req.BoardVersion, board.Version))
 	}
-	level, err := level(req.Level)
+	settings, err := settingsOf(req)
 	if err != nil {
 		return application{}, err
 	}
-	hints := compute.Hints{Priority: int(req.Priority)}
+	hints := compute.Hints{Priority: int(req.Priority), Quantum: duration(req.QuantumNs), IdleAfter: duration(req.IdleAfterNs)}
 	if err := hints.Validate(); err != nil {
 		return application{}, rejectHint(err)
 	}
 	a := application{
 		peer: who, nonce: req.Nonce, name: clean(req.Name, maxName), token: req.TaskToken,
-		hints: hints, level: level, threshold: req.Threshold, batch: req.Batch,
+		hints: hints, settings: settings,
 		previousTask: compute.TaskID(req.PreviousTask),
 	}
 	if a.name == "" {
@@ -83,45 +72,31 @@ func apply(who peer.Peer, req *xserverv1.RegisterRequest) (application, error) {
 	if len(a.token) > 64 {
 		return application{}, client.Reject(codes.InvalidArgument, "task token", "", nil, "a task token has at most 64 bytes")
 	}
-	return a, bounds(&a)
+	return a, nil
 }
 
-// bounds fills in and checks threshold and batch. A batch longer than the
-// threshold would wait for a completion that nobody writes.
-func bounds(a *application) error {
-	if a.threshold == 0 {
-		a.threshold = defaultThreshold
+// settingsOf fills in and checks what a process wants to be governed by.
+func settingsOf(req *xserverv1.RegisterRequest) (plane.Settings, error) {
+	text := req.Level
+	if text == "" {
+		text = "auto"
 	}
-	if a.batch == 0 {
-		a.batch = min(defaultBatch, a.threshold)
+	level, err := parseLevel(text)
+	if err != nil {
+		return plane.Settings{}, err
 	}
-	if a.threshold > maxThreshold {
-		allowed := fmt.Sprintf("1 to %d", maxThreshold)
-		return client.Reject(codes.InvalidArgument, "threshold", strconv.Itoa(int(a.threshold)), []string{allowed},
-			fmt.Sprintf("threshold %d is out of range: %s", a.threshold, allowed))
+	s := plane.Settings{Level: level, Threshold: req.Threshold, Batch: req.Batch}
+	if s.Threshold == 0 {
+		s.Threshold = defaultThreshold
 	}
-	if a.batch > a.threshold {
-		allowed := fmt.Sprintf("1 to %d", a.threshold)
-		return client.Reject(codes.InvalidArgument, "batch", strconv.Itoa(int(a.batch)), []string{allowed},
-			fmt.Sprintf("batch %d is out of range: %s, the threshold", a.batch, allowed))
+	if s.Batch == 0 {
+		s.Batch = min(defaultBatch, s.Threshold)
 	}
-	return nil
+	return s, change{threshold: &s.Threshold, batch: &s.Batch}.check(s)
 }
 
-// level reads a level. One that exists and is not built is refused by name,
-// never imitated.
-func level(text string) (uint32, error) {
-	switch text {
-	case "", "auto", "1":
-		return 1, nil
-	}
-	if name, ok := missingLevels[text]; ok {
-		return 0, client.Reject(codes.Unimplemented, "level", text, allowedLevels,
-			fmt.Sprintf("level %s (%s) is not available on NVIDIA GPUs in this version; %s", text, name, client.Allowed(allowedLevels)))
-	}
-	return 0, client.Reject(codes.InvalidArgument, "level", text, allowedLevels,
-		fmt.Sprintf("unknown level %q; %s", clean(text, maxName), client.Allowed(allowedLevels)))
-}
+// duration is one of the wire, too long ones as the longest.
+func duration(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }
 
 // Session takes news of a process in and sends it its configuration.
 func (v *service) Session(stream grpc.BidiStreamingServer[xserverv1.SessionRequest, xserverv1.SessionResponse]) error {
@@ -143,8 +118,8 @@ func (v *service) Session(stream grpc.BidiStreamingServer[xserverv1.SessionReque
 		received <- v.receive(stream, p)
 	}()
 	for {
-		h := v.server.registry.hints(p)
-		if err := stream.Send(&xserverv1.SessionResponse{Hints: wireHints(h)}); err != nil {
+		h, settings := v.server.registry.wanted(p)
+		if err := stream.Send(&xserverv1.SessionResponse{Hints: wireHints(h), Settings: wireSettings(settings)}); err != nil {
 			return err
 		}
 		select {

@@ -1,17 +1,24 @@
 package xserver
 
 import (
+	"cmp"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
 	"xmsched/compute"
+	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
@@ -53,29 +60,49 @@ type task struct {
 	key       taskKey // token empty: a process by itself
 	name      string
 	hints     compute.Hints
+	steered   bool   // hints were changed while it ran
+	later     change // of the settings of processes that it will have
 	processes []*process
 }
 
 // process is one registration.
 type process struct {
-	id        plane.ProcessID
-	peer      peer.Peer
-	nonce     uint64
-	name      string
-	task      *task
-	level     uint32
-	threshold uint32
-	batch     uint32
+	id       plane.ProcessID
+	peer     peer.Peer
+	nonce    uint64
+	name     string
+	task     *task
+	settings plane.Settings
+
+	configured bool // settings were changed while it ran
 
 	ticket    string
 	expires   time.Time
 	uncovered []string      // sorted
-	news      chan struct{} // hints changed; buffered, 1
+	news      chan struct{} // hints or settings changed; buffered, 1
 	gone      chan struct{} // closed when the registration ends
 }
 
 func (p *process) key() journal.Key {
 	return journal.Key{PID: p.peer.PID, Start: p.peer.StartTime, Nonce: p.nonce}
+}
+
+// tell has the process's session send what is wanted of it now.
+func (p *process) tell() {
+	select {
+	case p.news <- struct{}{}:
+	default:
+	}
+}
+
+// memory is what is worth remembering of a process over a restart.
+func (p *process) memory() memory {
+	m := memory{hints: p.task.hints, later: p.task.later}
+	if p.configured {
+		settings := p.settings
+		m.settings = &settings
+	}
+	return m
 }
 
 func newRegistry() *registry {
@@ -94,10 +121,16 @@ type application struct {
 	name         string
 	token        string
 	hints        compute.Hints
-	level        uint32
-	threshold    uint32
-	batch        uint32
+	settings     plane.Settings
 	previousTask compute.TaskID
+
+	// What was changed for the same process before the daemon was started again.
+	memory   memory
+	recalled bool
+}
+
+func (a *application) key() journal.Key {
+	return journal.Key{PID: a.peer.PID, Start: a.peer.StartTime, Nonce: a.nonce}
 }
 
 var (
@@ -133,8 +166,8 @@ func (r *registry) register(a application, now time.Time) (p *process, replaced 
 	r.nextProc++
 	p = &process{
 		id: r.nextProc, peer: a.peer, nonce: a.nonce, name: a.name,
-		level: a.level, threshold: a.threshold, batch: a.batch,
-		ticket: newTicket(), expires: now.Add(ticketLife),
+		settings: a.settings,
+		ticket:   newTicket(), expires: now.Add(ticketLife),
 		news: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	r.join(p, a)
@@ -152,12 +185,20 @@ func (r *registry) join(p *process, a application) {
 	t := r.byToken[key]
 	if a.token == "" || t == nil {
 		t = &task{id: r.taskID(a.previousTask), key: key, name: a.name, hints: a.hints}
+		if a.recalled {
+			t.hints, t.steered, t.later = a.memory.hints, true, a.memory.later
+		}
 		r.tasks[t.id] = t
 		if a.token != "" {
 			r.byToken[key] = t
 		}
 	}
 	p.task = t
+	p.settings = t.later.apply(p.settings)
+	p.configured = !t.later.empty()
+	if a.recalled && a.memory.settings != nil {
+		p.settings, p.configured = *a.memory.settings, true
+	}
 	t.processes = append(t.processes, p)
 }
 
@@ -247,36 +288,80 @@ func (r *registry) addUncovered(p *process, names []string) {
 	}
 }
 
-// hints are the present hints of a process's task.
-func (r *registry) hints(p *process) compute.Hints {
+// wanted are the present hints of a process's task and its settings.
+func (r *registry) wanted(p *process) (compute.Hints, plane.Settings) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return p.task.hints
+	return p.task.hints, p.settings
+}
+
+// memoryOf is what is worth remembering of a process, if anything was changed
+// while its task ran.
+func (r *registry) memoryOf(p *process) (memory, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.memory(), p.task.steered || p.configured
+}
+
+// target finds what a caller means: a task by its id, or by a process, which is
+// returned as well then. Precondition: mu is held.
+func (r *registry) target(who peer.Peer, pid int32, id uint64) (*task, *process, error) {
+	if (pid == 0) == (id == 0) {
+		return nil, nil, client.Reject(codes.InvalidArgument, "task", "", nil, "name one task: by its id, or by the pid of a process")
+	}
+	t, p := r.find(compute.TaskID(id), int(pid))
+	if t == nil || !maySee(who, t.key.uid) {
+		return nil, nil, r.unknown(who, t, pid, id)
+	}
+	return t, p, nil
+}
+
+// unknown words why a task cannot be steered. Precondition: mu is held.
+func (r *registry) unknown(who peer.Peer, t *task, pid int32, id uint64) error {
+	if t != nil {
+		return status.Errorf(codes.PermissionDenied, "task %d belongs to uid %d: only that user and root steer it", t.id, t.key.uid)
+	}
+	var ids []string
+	field, given := "task", strconv.FormatUint(id, 10)
+	if pid != 0 {
+		field, given = "pid", strconv.Itoa(int(pid))
+		for _, p := range r.processes {
+			if maySee(who, p.peer.UID) && p.peer.PID != 0 {
+				ids = append(ids, strconv.Itoa(p.peer.PID))
+			}
+		}
+	} else {
+		for _, t := range r.tasks {
+			if maySee(who, t.key.uid) {
+				ids = append(ids, strconv.FormatUint(uint64(t.id), 10))
+			}
+		}
+	}
+	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
+	return client.Reject(codes.NotFound, field, given, ids,
+		fmt.Sprintf("no task of %s %s is scheduled; %s", field, given, client.Allowed(ids)))
 }
 
 // find names a task by its id or by a process's pid; nil if there is none.
 // Precondition: mu is held.
-func (r *registry) find(id compute.TaskID, pid int) *task {
+func (r *registry) find(id compute.TaskID, pid int) (*task, *process) {
 	if pid == 0 {
-		return r.tasks[id]
+		return r.tasks[id], nil
 	}
 	for _, p := range r.processes {
 		if p.peer.PID == pid {
-			return p.task
+			return p.task, p
 		}
 	}
-	return nil
+	return nil, nil
 }
 
 // setHints changes a task's hints and tells its processes. Precondition: mu is
 // held.
 func (r *registry) setHints(t *task, h compute.Hints) {
-	t.hints = h
+	t.hints, t.steered = h, true
 	for _, p := range t.processes {
-		select {
-		case p.news <- struct{}{}:
-		default:
-		}
+		p.tell()
 	}
 }
 

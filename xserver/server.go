@@ -41,12 +41,19 @@ import (
 // its journal.
 const DefaultPolicy = "HPF"
 
+// DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
+const DefaultIdleAfter = plane.DefaultIdleAfter
+
 // Config is what a daemon is started with.
 type Config struct {
 	// Dir is the run directory.
 	Dir string
 	// Policy by name; empty: the journal's, else DefaultPolicy.
 	Policy string
+	// IdleAfter is how long a task that has no hint of its own has to be without
+	// work until that counts as idle, compute.MinIdleAfter to MaxIdleAfter.
+	// Default DefaultIdleAfter.
+	IdleAfter time.Duration
 	// Version is told to clients that ask.
 	Version string
 	// Log takes what an operator should know; nothing is logged per decision.
@@ -69,28 +76,34 @@ type Server struct {
 	end      context.CancelFunc
 
 	mu         sync.Mutex
-	policy     compute.Policy                // protected by mu
-	remembered map[journal.Key]compute.Hints // protected by mu
-	state      plane.State                   // protected by mu: what listings show
-	turns      plane.Latency                 // protected by mu
-	stateAt    time.Time                     // protected by mu: when state was taken
+	policy     compute.Policy         // protected by mu
+	remembered map[journal.Key]memory // protected by mu
+	state      plane.State            // protected by mu: what listings show
+	turns      plane.Latency          // protected by mu
+	stateAt    time.Time              // protected by mu: when state was taken
 
 	dirty chan struct{} // the journal is to be written
 }
 
 // New takes the run directory and opens its sockets. A *rundir.BusyError says
 // that another daemon is there, a *compute.UnknownPolicyError that the policy
-// does not exist.
+// does not exist, a *compute.RangeError that IdleAfter is out of range.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, start: time.Now(), epoch: random64(),
-		registry: newRegistry(), remembered: map[journal.Key]compute.Hints{},
+		registry: newRegistry(), remembered: map[journal.Key]memory{},
 		dirty: make(chan struct{}, 1),
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
+	if s.cfg.IdleAfter == 0 {
+		s.cfg.IdleAfter = DefaultIdleAfter
+	}
+	if err := (compute.Hints{IdleAfter: s.cfg.IdleAfter}).Validate(); err != nil {
+		return nil, err
+	}
 	if cfg.Policy != "" {
 		p, err := compute.PolicyByName(cfg.Policy)
 		if err != nil {
@@ -118,7 +131,7 @@ func (s *Server) open() (err error) {
 	if s.boards, err = s.dir.Listen(client.BoardSocket); err != nil {
 		return fmt.Errorf("board socket: %w", err)
 	}
-	s.loop, err = plane.NewLoop(plane.New(plane.Config{}, s.policy), func(id plane.ProcessID) {
+	s.loop, err = plane.NewLoop(plane.New(plane.Config{IdleAfter: s.cfg.IdleAfter}, s.policy), func(id plane.ProcessID) {
 		s.registry.remove(id)
 		s.forgetState()
 	})

@@ -126,6 +126,13 @@ func (p *player) ring() {
 	}
 }
 
+// setPriority changes one hint of a task.
+func setPriority(t testing.TB, c *client.Client, target client.Target, priority int) (uint64, error) {
+	t.Helper()
+	task, _, err := c.SetHints(t.Context(), target, client.Hints{Priority: &priority})
+	return task, err
+}
+
 // ready makes a ready or idle edge.
 func (p *player) ready(ready bool) {
 	p.t.Helper()
@@ -196,7 +203,7 @@ func TestCase31KilledDaemonIsReplaced(t *testing.T) {
 	r := client.Registration{Name: "x", TaskToken: "token", Nonce: 77, Priority: 1}
 	join(t, c, client.Registration{Name: "other"})
 	p := join(t, c, r)
-	if _, err := c.SetPriority(t.Context(), client.Target{Task: p.Task}, 42); err != nil {
+	if _, err := setPriority(t, c, client.Target{Task: p.Task}, 42); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.SetPolicy(t.Context(), "rr"); err != nil {
@@ -239,6 +246,7 @@ func TestHostileJournalIsIgnored(t *testing.T) {
 		"cut off":         `{"version":1,"policy":"R`,
 		"another version": `{"version":9,"policy":"RR"}`,
 		"unknown policy":  `{"version":1,"policy":"EVIL"}`,
+		"wild settings":   `{"version":1,"hints":[{"pid":5,"start":1,"nonce":"1","priority":1,"settings":{"level":"7","threshold":1,"batch":1}}]}`,
 		"wild hints":      `{"version":1,"hints":[{"pid":-5,"start":0,"nonce":"1","priority":100000}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -267,20 +275,50 @@ func TestCase34BadRequests(t *testing.T) {
 		allowed []string
 	}{
 		"policy": {func() error { _, err := c.SetPolicy(t.Context(), "FIFO"); return err }, "policy", []string{"HPF", "RR"}},
-		"priority": {func() error { _, err := c.SetPriority(t.Context(), client.Target{Task: p.Task}, 256); return err },
+		"priority": {func() error { _, err := setPriority(t, c, client.Target{Task: p.Task}, 256); return err },
 			"priority", []string{"-255 to 255"}},
-		"task": {func() error { _, err := c.SetPriority(t.Context(), client.Target{Task: 999}, 1); return err },
+		"task": {func() error { _, err := setPriority(t, c, client.Target{Task: 999}, 1); return err },
 			"task", []string{strconv.FormatUint(p.Task, 10)}},
-		"pid":     {func() error { _, err := c.SetPriority(t.Context(), client.Target{PID: 1}, 1); return err }, "pid", []string{pid}},
-		"neither": {func() error { _, err := c.SetPriority(t.Context(), client.Target{}, 1); return err }, "task", nil},
+		"pid":     {func() error { _, err := setPriority(t, c, client.Target{PID: 1}, 1); return err }, "pid", []string{pid}},
+		"neither": {func() error { _, err := setPriority(t, c, client.Target{}, 1); return err }, "task", nil},
 		"level": {func() error { _, err := c.Attach(t.Context(), client.Registration{Level: "9"}); return err },
-			"level", []string{"auto", "1"}},
+			"level", []string{"auto", "1", "2"}},
 		"absent level": {func() error { _, err := c.Attach(t.Context(), client.Registration{Level: "3"}); return err },
-			"level", []string{"auto", "1"}},
+			"level", []string{"auto", "1", "2"}},
 		"threshold": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 5000}); return err },
 			"threshold", []string{"1 to 4096"}},
 		"batch": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 4, Batch: 5}); return err },
 			"batch", []string{"1 to 4"}},
+		"quantum": {func() error {
+			d := 99 * time.Microsecond
+			_, _, err := c.SetHints(t.Context(), client.Target{Task: p.Task}, client.Hints{Quantum: &d})
+			return err
+		}, "quantum", []string{"100µs to 10s"}},
+		"long quantum": {func() error {
+			d := 10*time.Second + 1
+			_, _, err := c.SetHints(t.Context(), client.Target{Task: p.Task}, client.Hints{Quantum: &d})
+			return err
+		}, "quantum", []string{"100µs to 10s"}},
+		"negative idle-after": {func() error {
+			d := -time.Millisecond
+			_, _, err := c.SetHints(t.Context(), client.Target{Task: p.Task}, client.Hints{IdleAfter: &d})
+			return err
+		}, "idle-after", []string{"1µs to 1s"}},
+		"start quantum": {func() error { _, err := c.Attach(t.Context(), client.Registration{Quantum: time.Minute}); return err },
+			"quantum", []string{"100µs to 10s"}},
+		"config level": {func() error {
+			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Level: "3"})
+			return err
+		}, "level", []string{"auto", "1", "2"}},
+		"config threshold": {func() error {
+			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Threshold: new(uint32)})
+			return err
+		}, "threshold", []string{"1 to 4096"}},
+		"config batch": {func() error {
+			batch := uint32(17)
+			_, _, err := c.SetConfig(t.Context(), client.Target{PID: os.Getpid()}, client.Settings{Level: "1", Batch: &batch})
+			return err
+		}, "batch", []string{"1 to 16"}},
 		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -256}); return err },
 			"priority", []string{"-255 to 255"}},
 	} {
@@ -299,8 +337,12 @@ func TestCase34BadRequests(t *testing.T) {
 			}
 		}
 	}
-	if tasks := list(t, c); len(tasks) != 1 || tasks[0].Hints.Priority != 3 {
-		t.Errorf("something was changed: %v", tasks)
+	tasks := list(t, c)
+	if len(tasks) != 1 || tasks[0].Hints.Priority != 3 || tasks[0].Hints.QuantumNs != 0 {
+		t.Fatalf("something was changed: %v", tasks)
+	}
+	if got := tasks[0].Processes[0].Settings; got.Level != "auto" || got.Threshold != 16 || got.Batch != 8 {
+		t.Errorf("something was changed: %v", got)
 	}
 }
 
@@ -376,7 +418,7 @@ func TestHintsReachTheSessionAndThePolicy(t *testing.T) {
 	}
 	a.ready(true)
 	b.ready(true)
-	if _, err := c.SetPriority(ctx, client.Target{Task: b.Task}, 5); err != nil {
+	if _, err := setPriority(t, c, client.Target{Task: b.Task}, 5); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := s.Receive(); err != nil || r.Hints.Priority != 5 {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strconv"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"xmsched/compute"
+	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
@@ -35,14 +35,10 @@ func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	if (req.Pid == 0) == (req.Task == 0) {
-		return nil, client.Reject(codes.InvalidArgument, "task", "", nil, "name one task: by its id, or by the pid of a process")
-	}
 	s := v.server
 	s.registry.mu.Lock()
-	t := s.registry.find(compute.TaskID(req.Task), int(req.Pid))
-	if t == nil || !maySee(who, t.key.uid) {
-		err := s.registry.unknown(who, t, req)
+	t, _, err := s.registry.target(who, req.Pid, req.Task)
+	if err != nil {
 		s.registry.mu.Unlock()
 		return nil, err
 	}
@@ -50,49 +46,29 @@ func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*
 	if req.Priority != nil {
 		h.Priority = int(*req.Priority)
 	}
+	if req.QuantumNs != nil {
+		h.Quantum = duration(*req.QuantumNs)
+	}
+	if req.IdleAfterNs != nil {
+		h.IdleAfter = duration(*req.IdleAfterNs)
+	}
 	if err := h.Validate(); err != nil {
 		s.registry.mu.Unlock()
 		return nil, rejectHint(err)
 	}
 	s.registry.setHints(t, h)
 	id := t.id
-	var keys []journal.Key
+	notes := map[journal.Key]memory{}
 	for _, p := range t.processes {
-		keys = append(keys, p.key())
+		notes[p.key()] = p.memory()
 	}
 	s.registry.mu.Unlock()
 	if err := s.loop.SetHints(id, h); err != nil {
 		return nil, status.Error(codes.Unavailable, err.Error())
 	}
-	s.rememberHints(keys, h)
-	s.log.Info("hint changed", "task", id, "priority", h.Priority, "by", who.String())
+	s.note(notes)
+	s.log.Info("hint changed", "task", id, "priority", h.Priority, "quantum", h.Quantum, "idle-after", h.IdleAfter, "by", who.String())
 	return &xserverv1.SetHintResponse{Task: uint64(id), Hints: wireHints(h)}, nil
-}
-
-// unknown words why a task cannot be steered. Precondition: r.mu is held.
-func (r *registry) unknown(who peer.Peer, t *task, req *xserverv1.SetHintRequest) error {
-	if t != nil {
-		return status.Errorf(codes.PermissionDenied, "task %d belongs to uid %d: only that user and root steer it", t.id, t.key.uid)
-	}
-	var ids []string
-	field, given := "task", strconv.FormatUint(req.Task, 10)
-	if req.Pid != 0 {
-		field, given = "pid", strconv.Itoa(int(req.Pid))
-		for _, p := range r.processes {
-			if maySee(who, p.peer.UID) && p.peer.PID != 0 {
-				ids = append(ids, strconv.Itoa(p.peer.PID))
-			}
-		}
-	} else {
-		for _, t := range r.tasks {
-			if maySee(who, t.key.uid) {
-				ids = append(ids, strconv.FormatUint(uint64(t.id), 10))
-			}
-		}
-	}
-	slices.SortFunc(ids, func(a, b string) int { return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b)) })
-	return client.Reject(codes.NotFound, field, given, ids,
-		fmt.Sprintf("no task of %s %s is scheduled; %s", field, given, client.Allowed(ids)))
 }
 
 func rejectHint(err error) error {
@@ -185,6 +161,7 @@ func (v *service) GetStatus(ctx context.Context, _ *xserverv1.GetStatusRequest) 
 		Tasks: uint32(len(seen)), Processes: uint32(len(state.Processes)), Devices: uint32(state.Devices),
 		Edges: state.Stats.Edges, Grants: state.Stats.Grants,
 		DecisionP50Ns: uint64(turns.P50), DecisionP99Ns: uint64(turns.P99), DecisionMaxNs: uint64(turns.Max),
+		IdleAfterNs: uint64(s.cfg.IdleAfter),
 	}, nil
 }
 
@@ -207,7 +184,7 @@ func (s *Server) tasks(who peer.Peer) ([]*xserverv1.Task, error) {
 		if t == nil {
 			t = &xserverv1.Task{
 				Id: uint64(p.Task), Name: reg.task.name, Uid: reg.peer.UID,
-				Hints: wireHints(reg.task.hints), Level: reg.level,
+				Hints: wireHints(reg.task.hints),
 			}
 			byID[p.Task] = t
 			list = append(list, t)
@@ -226,16 +203,21 @@ func (s *Server) tasks(who peer.Peer) ([]*xserverv1.Task, error) {
 	return list, nil
 }
 
-func wireHints(h compute.Hints) *xserverv1.Hints {
-	return &xserverv1.Hints{Priority: int32(h.Priority)}
-}
-
 func wireProcess(reg *process, p plane.ProcessState) *xserverv1.Process {
-	return &xserverv1.Process{
+	w := &xserverv1.Process{
 		Pid: int32(reg.peer.PID), Name: reg.name, StartTime: reg.peer.StartTime, Stopped: p.Stopped,
 		Uncovered: slices.Clone(reg.uncovered), UncoveredCount: max(p.Uncovered, uint32(len(reg.uncovered))),
 		QueuesOver: p.QueuesOver, OpenedByLease: p.OpenedByLease, Throttled: p.Throttled,
+		Settings: wireSettings(reg.settings),
 	}
+	for _, l := range p.Levels {
+		d := &xserverv1.ProcessDevice{Uuid: string(l.Device), Level: l.Level, LevelMax: l.Max}
+		if l.Why != board.NothingInTheWay {
+			d.LevelWhy = l.Why.String()
+		}
+		w.Devices = append(w.Devices, d)
+	}
+	return w
 }
 
 func wireDevice(seat plane.SeatState) *xserverv1.Device {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,12 @@ type row struct {
 	Device    string   `json:"device,omitempty"` // UUID
 	Model     string   `json:"model,omitempty"`
 	Priority  int      `json:"priority"`
-	Level     uint32   `json:"level,omitempty"`
+	QuantumUS float64  `json:"quantum_us,omitempty"`
+	IdleUS    float64  `json:"idle_after_us,omitempty"`
+	Level     uint32   `json:"level,omitempty"` // in force; 0: on no device yet
+	Asked     string   `json:"asked_level,omitempty"`
+	Threshold uint32   `json:"threshold,omitempty"`
+	Batch     uint32   `json:"batch,omitempty"`
 	Mode      string   `json:"mode,omitempty"`
 	State     string   `json:"state"`
 	Waiting   uint32   `json:"waiting_threads"`
@@ -90,10 +96,18 @@ func table(rows []row) *cli.Table {
 			t.Row("-", r.PID, r.Name, "-", "-", "-", "-", cli.Cell{Text: r.State, Style: cli.Yellow}, "-", "-", "-", r.Why)
 			continue
 		}
-		t.Row(r.Task, r.PID, r.Name, short(r.Device), r.Priority, r.Level, dash(r.Mode),
+		t.Row(r.Task, r.PID, r.Name, short(r.Device), r.Priority, r.level(), dash(r.Mode),
 			cli.Cell{Text: r.State, Style: stateStyle[r.State]}, r.Waiting, r.Launches, fmt.Sprintf("%.1fs", r.RunTimeMS/1e3), r.Why)
 	}
 	return t
+}
+
+// level is the one in force, or what is asked for while there is no device.
+func (r row) level() string {
+	if r.Level == 0 {
+		return dash(r.Asked)
+	}
+	return strconv.Itoa(int(r.Level))
 }
 
 var stateStyle = map[string]cli.Style{
@@ -123,7 +137,9 @@ func scheduled(tasks []*xserverv1.Task) []row {
 		for _, p := range t.Processes {
 			r := row{
 				Task: t.Id, PID: int(p.Pid), Name: t.Name, UID: t.Uid, Priority: int(t.GetHints().GetPriority()),
-				Level: t.Level, Uncovered: p.Uncovered, Why: processWhy(p), State: "idle",
+				QuantumUS: us(t.GetHints().GetQuantumNs()), IdleUS: us(t.GetHints().GetIdleAfterNs()),
+				Asked: p.GetSettings().GetLevel(), Threshold: p.GetSettings().GetThreshold(), Batch: p.GetSettings().GetBatch(),
+				Uncovered: p.Uncovered, Why: processWhy(p), State: "idle",
 			}
 			if p.Stopped {
 				r.State = "stopped"
@@ -141,6 +157,14 @@ func scheduled(tasks []*xserverv1.Task) []row {
 
 func (r row) on(d *xserverv1.Device, p *xserverv1.Process) row {
 	r.Device, r.Model, r.Mode = d.Uuid, d.Name, d.Mode
+	for _, pd := range p.Devices {
+		if pd.Uuid == d.Uuid {
+			r.Level = pd.Level
+			if why := levelWhy(pd, r.Asked); why != "" {
+				r.Why = strings.Join(append([]string{why}, nonEmpty(r.Why)...), "; ")
+			}
+		}
+	}
 	r.Waiting, r.Launches, r.RunTimeMS = d.WaitingThreads, d.Launches, float64(d.RunTimeNs)/1e6
 	switch {
 	case p.Stopped:
@@ -171,6 +195,28 @@ func processWhy(p *xserverv1.Process) string {
 		why = append(why, "too many edges, polled")
 	}
 	return strings.Join(why, "; ")
+}
+
+// levelWhy says why a process is governed at a lower level than it might be.
+func levelWhy(d *xserverv1.ProcessDevice, asked string) string {
+	switch {
+	case asked == "1" || d.Level >= 2:
+		return ""
+	case d.LevelMax == 0 && asked == "2":
+		return "level 2: not known yet whether it is to be had"
+	case d.LevelMax == 0:
+		return ""
+	case d.LevelWhy == "":
+		return "level 2 is not to be had"
+	}
+	return "level 2 is not to be had: " + d.LevelWhy
+}
+
+func nonEmpty(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return []string{s}
 }
 
 // some names the first few.

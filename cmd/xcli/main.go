@@ -30,13 +30,13 @@ func command() *cobra.Command {
 		Short: "Show and steer the programs that run under xmsched",
 		Long: "xcli talks to the xserver of your user, or of root. You see and steer your own\n" +
 			"tasks; root sees and steers all.",
-		Example: "  xcli list\n  xcli hint --task 3 --priority 20\n  xcli policy set RR\n  xcli doctor",
+		Example: "  xcli list\n  xcli hint --task 3 --priority 20\n  xcli config --task 3 --level 1\n  xcli policy set RR\n  xcli doctor",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
 	root.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
-	root.AddCommand(listCommand(&o), topCommand(&o), policyCommand(&o), hintCommand(&o), statusCommand(&o), doctorCommand(&o))
+	root.AddCommand(listCommand(&o), topCommand(&o), policyCommand(&o), hintCommand(&o), configCommand(&o), statusCommand(&o), doctorCommand(&o))
 	return root
 }
 

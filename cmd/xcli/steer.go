@@ -65,39 +65,69 @@ func policyCommand(o *options) *cobra.Command {
 	return c
 }
 
+// hintFlags are the hints as the command line has them.
+type hintFlags struct {
+	priority           int
+	quantum, idleAfter time.Duration
+}
+
 func hintCommand(o *options) *cobra.Command {
 	var target client.Target
-	var priority int
+	var f hintFlags
 	c := &cobra.Command{
-		Use:     "hint (--task ID | --pid PID) --priority N",
+		Use:     "hint (--task ID | --pid PID) [--priority N] [--quantum D] [--idle-after D]",
 		Short:   "Change what the policy knows of a task",
-		Example: "  xcli hint --task 3 --priority 20\n  xcli hint --pid 4711 --priority -5",
+		Long:    "hint changes the hints that are named, of the whole task; the others stay.",
+		Example: "  xcli hint --task 3 --priority 20\n  xcli hint --pid 4711 --quantum 10ms",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if err := checkHint(c, target, priority); err != nil {
+			if err := checkTarget(c, target); err != nil {
+				return err
+			}
+			h, err := f.changes(c)
+			if err != nil {
 				return err
 			}
 			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
-				task, err := conn.SetPriority(ctx, target, priority)
+				task, now, err := conn.SetHints(ctx, target, h)
 				if err != nil {
 					return err
 				}
 				if o.json {
-					return cli.JSON(c.OutOrStdout(), map[string]any{"task": task, "priority": priority})
+					return cli.JSON(c.OutOrStdout(), map[string]any{"task": task, "priority": now.Priority,
+						"quantum_us": us(now.QuantumNs), "idle_after_us": us(now.IdleAfterNs)})
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "task %d has priority %d\n", task, priority)
+				_, err = fmt.Fprintf(c.OutOrStdout(), "task %d has priority %d%s%s\n", task, now.Priority,
+					spell("quantum", now.QuantumNs), spell("idle-after", now.IdleAfterNs))
 				return err
 			})
 		},
 	}
-	c.Flags().Uint64Var(&target.Task, "task", 0, "the task's number in xcli list")
-	c.Flags().IntVar(&target.PID, "pid", 0, "a process of the task")
-	c.Flags().IntVar(&priority, "priority", 0, fmt.Sprintf("%d to %d, larger wins", compute.MinPriority, compute.MaxPriority))
+	targetFlags(c, &target, "a process of the task")
+	c.Flags().IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d to %d, larger wins", compute.MinPriority, compute.MaxPriority))
+	c.Flags().DurationVar(&f.quantum, "quantum", 0, fmt.Sprintf("length of a turn under RR, %v to %v; 0: the policy's", compute.MinQuantum, compute.MaxQuantum))
+	c.Flags().DurationVar(&f.idleAfter, "idle-after", 0, fmt.Sprintf("keep lower ones out for so long after the last work, %v to %v; 0: the daemon's", compute.MinIdleAfter, compute.MaxIdleAfter))
 	return c
 }
 
-// checkHint refuses what can be seen to be wrong without the daemon.
-func checkHint(c *cobra.Command, target client.Target, priority int) error {
+func targetFlags(c *cobra.Command, target *client.Target, process string) {
+	c.Flags().Uint64Var(&target.Task, "task", 0, "the task's number in xcli list")
+	c.Flags().IntVar(&target.PID, "pid", 0, process)
+}
+
+// us is a length of time in JSON.
+func us(ns uint64) float64 { return float64(ns) / 1e3 }
+
+// spell words a hint that was given; one that was not is left out.
+func spell(hint string, ns uint64) string {
+	if ns == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %s %v", hint, time.Duration(ns))
+}
+
+// checkTarget refuses what can be seen to be wrong without the daemon.
+func checkTarget(c *cobra.Command, target client.Target) error {
 	set := c.Flags().Changed
 	switch {
 	case set("task") == set("pid"):
@@ -106,13 +136,31 @@ func checkHint(c *cobra.Command, target client.Target, priority int) error {
 		return cli.Usagef("pid %d: allowed are the pids of xcli list", target.PID)
 	case set("task") && target.Task == 0:
 		return cli.Usagef("task 0: allowed are the tasks of xcli list")
-	case !set("priority"):
-		return cli.Usagef("no hint given: allowed is --priority N, %d to %d", compute.MinPriority, compute.MaxPriority)
-	}
-	if err := (compute.Hints{Priority: priority}).Validate(); err != nil {
-		return cli.Usagef("%v", err)
 	}
 	return nil
+}
+
+// changes are the hints that the command line names.
+func (f *hintFlags) changes(c *cobra.Command) (h client.Hints, err error) {
+	set := c.Flags().Changed
+	if set("priority") {
+		h.Priority = &f.priority
+	}
+	if set("quantum") {
+		h.Quantum = &f.quantum
+	}
+	if set("idle-after") {
+		h.IdleAfter = &f.idleAfter
+	}
+	if h == (client.Hints{}) {
+		return h, cli.Usagef("no hint given: allowed are --priority N, %d to %d, --quantum D, %v to %v, and --idle-after D, %v to %v",
+			compute.MinPriority, compute.MaxPriority, compute.MinQuantum, compute.MaxQuantum, compute.MinIdleAfter, compute.MaxIdleAfter)
+	}
+	all := compute.Hints{Priority: f.priority, Quantum: f.quantum, IdleAfter: f.idleAfter}
+	if err := all.Validate(); err != nil {
+		return h, cli.Usagef("%v", err)
+	}
+	return h, nil
 }
 
 func statusCommand(o *options) *cobra.Command {
@@ -124,23 +172,22 @@ func statusCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				us := func(ns uint64) float64 { return float64(ns) / 1e3 }
 				if o.json {
 					return cli.JSON(c.OutOrStdout(), map[string]any{
 						"version": s.Version, "pid": s.Pid, "uid": s.Uid, "directory": s.Directory, "policy": s.Policy,
 						"uptime_s": float64(s.UptimeNs) / 1e9, "tasks": s.Tasks, "processes": s.Processes, "devices": s.Devices,
-						"edges": s.Edges, "grants": s.Grants,
+						"idle_after_us": us(s.IdleAfterNs), "edges": s.Edges, "grants": s.Grants,
 						"decision_p50_us": us(s.DecisionP50Ns), "decision_p99_us": us(s.DecisionP99Ns), "decision_max_us": us(s.DecisionMaxNs),
 					})
 				}
 				_, err = fmt.Fprintf(c.OutOrStdout(), `xserver %s, pid %d of uid %d, up %s
 directory  %s
-policy     %s
+policy     %s, idle after %v
 serving    %d tasks, %d processes, %d devices
 edges      %d seen, %d gate words stored
 turn       p50 %.0f us, p99 %.0f us, max %.0f us (wake-up to gate words stored)
 `,
-					s.Version, s.Pid, s.Uid, time.Duration(s.UptimeNs).Round(time.Second), s.Directory, s.Policy,
+					s.Version, s.Pid, s.Uid, time.Duration(s.UptimeNs).Round(time.Second), s.Directory, s.Policy, time.Duration(s.IdleAfterNs),
 					s.Tasks, s.Processes, s.Devices, s.Edges, s.Grants,
 					us(s.DecisionP50Ns), us(s.DecisionP99Ns), us(s.DecisionMaxNs))
 				return err

@@ -18,12 +18,18 @@ func sampleTasks() []*xserverv1.Task {
 	device := func(ready, open bool, mode string) *xserverv1.Device {
 		return &xserverv1.Device{Uuid: "GPU-0a0b0c0d-0000-0000-0000-000000000000", Name: "NVIDIA H200", Ready: ready, Open: open, Mode: mode, Launches: 7, RunTimeNs: 1500e6}
 	}
+	settings := func(level string) *xserverv1.Settings {
+		return &xserverv1.Settings{Level: level, Threshold: 16, Batch: 8}
+	}
+	level := func(now, most uint32, why string) []*xserverv1.ProcessDevice {
+		return []*xserverv1.ProcessDevice{{Uuid: "GPU-0a0b0c0d-0000-0000-0000-000000000000", Level: now, LevelMax: most, LevelWhy: why}}
+	}
 	return []*xserverv1.Task{
-		{Id: 1, Name: "llm", Hints: &xserverv1.Hints{Priority: 10}, Level: 1, Devices: []*xserverv1.Device{device(true, true, "top")},
-			Processes: []*xserverv1.Process{{Pid: 100, Uncovered: []string{"cuA", "cuB", "cuC", "cuD"}, UncoveredCount: 4}}},
-		{Id: 2, Name: "train", Hints: &xserverv1.Hints{Priority: -3}, Level: 1, Devices: []*xserverv1.Device{device(true, false, "bounded")},
-			Processes: []*xserverv1.Process{{Pid: 200}, {Pid: 201, Stopped: true, QueuesOver: 3, OpenedByLease: 2}}},
-		{Id: 3, Name: "early", Hints: &xserverv1.Hints{}, Level: 1, Processes: []*xserverv1.Process{{Pid: 300}}},
+		{Id: 1, Name: "llm", Hints: &xserverv1.Hints{Priority: 10, QuantumNs: 3e6}, Devices: []*xserverv1.Device{device(true, true, "top")},
+			Processes: []*xserverv1.Process{{Pid: 100, Settings: settings("auto"), Devices: level(2, 2, ""), Uncovered: []string{"cuA", "cuB", "cuC", "cuD"}, UncoveredCount: 4}}},
+		{Id: 2, Name: "train", Hints: &xserverv1.Hints{Priority: -3}, Devices: []*xserverv1.Device{device(true, false, "bounded")},
+			Processes: []*xserverv1.Process{{Pid: 200, Settings: settings("2"), Devices: level(1, 1, "no stream waits")}, {Pid: 201, Settings: settings("1"), Devices: level(1, 2, ""), Stopped: true, QueuesOver: 3, OpenedByLease: 2}}},
+		{Id: 3, Name: "early", Hints: &xserverv1.Hints{}, Processes: []*xserverv1.Process{{Pid: 300, Settings: settings("auto")}}},
 	}
 }
 
@@ -33,10 +39,10 @@ func TestListAsTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := `TASK  PID  NAME   DEV           PRIO  LEVEL  MODE     STATE    WAIT  LAUNCHES   RUN  WHY
-   1  100  llm    GPU-0a0b0c0d    10      1  top      running     0         7  1.5s  calls not covered (4): cuA, cuB, cuC, …
-   2  200  train  GPU-0a0b0c0d    -3      1  bounded  gated       0         7  1.5s
-   2  201  train  GPU-0a0b0c0d    -3      1  bounded  stopped     0         7  1.5s  slot 0 shared by 3 queues; gate opened 2 times without the daemon
-   3  300  early  -                0      1  -        idle        0         0  0.0s
+   1  100  llm    GPU-0a0b0c0d    10  2      top      running     0         7  1.5s  calls not covered (4): cuA, cuB, cuC, …
+   2  200  train  GPU-0a0b0c0d    -3  1      bounded  gated       0         7  1.5s  level 2 is not to be had: no stream waits
+   2  201  train  GPU-0a0b0c0d    -3  1      bounded  stopped     0         7  1.5s  slot 0 shared by 3 queues; gate opened 2 times without the daemon
+   3  300  early  -                0  auto   -        idle        0         0  0.0s
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
@@ -53,7 +59,7 @@ func TestListAsJSON(t *testing.T) {
 		t.Fatalf("%d lines, want 4", len(lines))
 	}
 	var r row
-	if err := json.Unmarshal([]byte(lines[0]), &r); err != nil || r.Task != 1 || r.State != "running" || len(r.Uncovered) != 4 || !strings.HasSuffix(r.Device, "000000000000") {
+	if err := json.Unmarshal([]byte(lines[0]), &r); err != nil || r.Task != 1 || r.State != "running" || r.Level != 2 || r.Asked != "auto" || r.Threshold != 16 || r.QuantumUS != 3000 || len(r.Uncovered) != 4 || !strings.HasSuffix(r.Device, "000000000000") {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
@@ -181,11 +187,22 @@ func TestGlibcVersions(t *testing.T) {
 
 func TestWithoutDaemon(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range [][]string{{"status"}, {"policy", "get"}, {"policy", "set", "RR"}, {"hint", "--task", "1", "--priority", "1"}, {"top"}, {"list"}} {
+	for _, args := range [][]string{{"status"}, {"policy", "get"}, {"policy", "set", "RR"}, {"hint", "--task", "1", "--priority", "1"}, {"config", "--task", "1", "--level", "2"}, {"top"}, {"list"}} {
 		var out, errs bytes.Buffer
 		code := cli.Run(command(), append(args, "--dir", dir), &out, &errs)
 		if code != cli.ExitFailure || !strings.Contains(errs.String(), "xserver --dir "+dir) {
 			t.Errorf("%v: exit %d, %q", args, code, errs.String())
+		}
+	}
+}
+
+// TestCase08LevelsByName has a level that is not built refused by its name.
+func TestCase08LevelsByName(t *testing.T) {
+	for level, want := range map[string]string{"3": "level 3 (interrupt) is not available yet on CUDA devices: use level 2", "9": "unknown level \"9\""} {
+		var out, errs bytes.Buffer
+		code := cli.Run(command(), []string{"config", "--task", "1", "--level", level, "--dir", t.TempDir()}, &out, &errs)
+		if code != cli.ExitUsage || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "auto, 1, 2") {
+			t.Errorf("%s: exit %d, %q", level, code, errs.String())
 		}
 	}
 }

@@ -36,7 +36,7 @@ static and setuid programs, into which nothing can be preloaded.
 
 Each flag can be given by an environment variable; a flag counts before
 XMSCHED_*, and that before the names of XSched (XSCHED_AUTO_XQUEUE_PRIORITY,
-_LEVEL, _THRESHOLD, _BATCH_SIZE).
+_LEVEL, _THRESHOLD, _BATCH_SIZE, _TIMESLICE).
 
 Exit codes: the program's; 127 it was not found, 126 it cannot be executed,
 2 the command line is wrong, 1 xrun itself cannot go on.`,

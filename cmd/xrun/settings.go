@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,11 +14,12 @@ import (
 	"github.com/spf13/pflag"
 
 	"xmsched/cmd/internal/cli"
+	"xmsched/compute"
+	"xmsched/xserver/client"
 )
 
 // Bounds of the settings.
 const (
-	maxPriority  = 255
 	maxThreshold = 1024 // commands; a hardware queue holds about as many
 	maxName      = 64   // characters that the daemon keeps
 )
@@ -25,8 +27,10 @@ const (
 // settings is what a program is started with.
 type settings struct {
 	priority      int
+	quantum       time.Duration // of a turn; 0: the policy's
+	idleAfter     time.Duration // without work for so long is idle; 0: the daemon's
 	name          string
-	level         string // "auto" or "1"
+	level         string // one of client.Levels
 	threshold     int    // commands outstanding a queue while bounded
 	batch         int    // commands between two completion marks
 	sim           bool
@@ -37,8 +41,8 @@ type settings struct {
 // flags holds the command line as it was written; what counts is decided by
 // settings.
 type flags struct {
-	priority, name, level, threshold, batch string
-	sim, requireDaemon                      bool
+	priority, name, level, threshold, batch, quantum, idleAfter string
+	sim, requireDaemon                                          bool
 }
 
 func (f *flags) register(c *cobra.Command) {
@@ -47,7 +51,9 @@ func (f *flags) register(c *cobra.Command) {
 	fs.SortFlags = false
 	fs.StringVar(&f.priority, "priority", "0", "`N` from -255 to 255: larger wins ($XMSCHED_PRIORITY)")
 	fs.StringVar(&f.name, "name", "", "name `S` of the task in lists (default: the command's; $XMSCHED_NAME)")
-	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto or 1 ($XMSCHED_LEVEL)")
+	fs.StringVar(&f.quantum, "quantum", "", "length `D` of a turn under RR, such as 10ms: 100us to 10s (default: the policy's; $XMSCHED_QUANTUM)")
+	fs.StringVar(&f.idleAfter, "idle-after", "", "keep lower ones out for `D` after the last work: 1us to 1s (default: the daemon's; $XMSCHED_IDLE_AFTER)")
+	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1 or 2 ($XMSCHED_LEVEL)")
 	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
@@ -79,7 +85,15 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 	s := settings{sim: f.sim, requireDaemon: f.requireDaemon || src.env["XMSCHED_REQUIRE_DAEMON"] == "1"}
 	var err error
 	text, from := src.text("priority", "XMSCHED_PRIORITY", "XSCHED_AUTO_XQUEUE_PRIORITY")
-	if s.priority, err = number("priority", text, from, -maxPriority, maxPriority); err != nil {
+	if s.priority, err = number("priority", text, from, compute.MinPriority, compute.MaxPriority); err != nil {
+		return s, err
+	}
+	text, from = src.text("quantum", "XMSCHED_QUANTUM", "XSCHED_AUTO_XQUEUE_TIMESLICE")
+	if s.quantum, err = duration("quantum", text, from, compute.MinQuantum, compute.MaxQuantum); err != nil {
+		return s, err
+	}
+	text, from = src.text("idle-after", "XMSCHED_IDLE_AFTER", "")
+	if s.idleAfter, err = duration("idle-after", text, from, compute.MinIdleAfter, compute.MaxIdleAfter); err != nil {
 		return s, err
 	}
 	text, from = src.text("threshold", "XMSCHED_THRESHOLD", "XSCHED_AUTO_XQUEUE_THRESHOLD")
@@ -116,17 +130,30 @@ func number(what, text, from string, low, high int) (int, error) {
 	return n, nil
 }
 
+// duration reads a length of time, such as 10ms; XSched's variables have a number
+// of microseconds. Nothing given is 0.
+func duration(what, text, from string, low, high time.Duration) (time.Duration, error) {
+	if text == "" {
+		return 0, nil
+	}
+	unit := ""
+	if strings.HasPrefix(from, "XSCHED_") {
+		unit = "us"
+	}
+	d, err := time.ParseDuration(text + unit)
+	if err != nil || d < low || d > high {
+		return 0, cli.Usagef("%s %q%s: not a length of time from %v to %v", what, text, given(from), low, high)
+	}
+	return d, nil
+}
+
 // level refuses what no device of this build can do; it is never imitated.
 func level(text, from string) (string, error) {
-	switch strings.ToLower(text) {
-	case "auto", "1":
-		return strings.ToLower(text), nil
-	case "2":
-		return "", cli.Usagef("level 2 (deactivate)%s: not to be had on a CUDA device yet; allowed are auto and 1", given(from))
-	case "3":
-		return "", cli.Usagef("level 3 (interrupt)%s: not to be had on a CUDA device yet; allowed are auto and 1", given(from))
+	text = strings.ToLower(text)
+	if err := client.CheckLevel(text); err != nil {
+		return "", cli.Usagef("%v%s", err, given(from))
 	}
-	return "", cli.Usagef("level %q%s: allowed are auto and 1", text, given(from))
+	return text, nil
 }
 
 func name(text, from, command string) (string, error) {
@@ -160,6 +187,7 @@ func given(from string) string {
 // xschedNames are the variables of XSched that have a meaning here.
 var xschedNames = []string{
 	"XSCHED_AUTO_XQUEUE_PRIORITY", "XSCHED_AUTO_XQUEUE_THRESHOLD", "XSCHED_AUTO_XQUEUE_BATCH_SIZE", "XSCHED_AUTO_XQUEUE_LEVEL",
+	"XSCHED_AUTO_XQUEUE_TIMESLICE",
 }
 
 // instead says what to do in place of a variable of XSched.

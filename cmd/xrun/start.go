@@ -120,6 +120,12 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 	} {
 		env = with(env, v[0], v[1])
 	}
+	for name, d := range map[string]time.Duration{"XMSCHED_QUANTUM": s.quantum, "XMSCHED_IDLE_AFTER": s.idleAfter} {
+		env = without(env, name)
+		if d != 0 {
+			env = with(env, name, d.String())
+		}
+	}
 	if s.requireDaemon {
 		env = with(env, "XMSCHED_REQUIRE_DAEMON", "1")
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,44 +23,53 @@ func main() { cli.Main(command()) }
 
 func command() *cobra.Command {
 	var dir, policy, level string
+	var idleAfter time.Duration
 	c := &cobra.Command{
 		Use:   "xserver",
 		Short: "Decide which programs compute on this machine's GPUs",
 		Long: "xserver schedules the programs that were started with xrun. It runs in the\n" +
 			"foreground until it gets SIGTERM or SIGINT, and opens no device itself.",
 		Args: cobra.NoArgs,
-		RunE: func(c *cobra.Command, _ []string) error { return serve(c, dir, policy, level) },
+		RunE: func(c *cobra.Command, _ []string) error {
+			return serve(c, xserver.Config{Dir: dir, Policy: policy, IdleAfter: idleAfter}, level)
+		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
 	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
+	c.Flags().DurationVar(&idleAfter, "idle-after", xserver.DefaultIdleAfter, "how long a program without work keeps the lower ones out: 1us to 1s; a program's own hint counts before it")
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
 	return c
 }
 
-func serve(c *cobra.Command, dir, policy, level string) error {
+func serve(c *cobra.Command, cfg xserver.Config, level string) error {
 	var lv slog.Level
 	if err := lv.UnmarshalText([]byte(level)); err != nil {
 		return cli.Usagef("unknown log level %q; allowed are debug, info, warn, error", level)
 	}
-	if dir == "" {
-		var err error
-		if dir, err = client.RunDir(); err != nil {
+	if cfg.IdleAfter == 0 { // where it would mean the default
+		return cli.Usagef("idle-after 0s: allowed is %v to %v", compute.MinIdleAfter, compute.MaxIdleAfter)
+	}
+	var err error
+	if cfg.Dir == "" {
+		if cfg.Dir, err = client.RunDir(); err != nil {
 			return cli.Usagef("%v; or give one with --dir", err)
 		}
 	}
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	s, err := xserver.New(xserver.Config{
-		Dir: dir, Policy: policy, Version: cli.Version,
-		Log: slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: lv})),
-	})
+	cfg.Version = cli.Version
+	cfg.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: lv}))
+	s, err := xserver.New(cfg)
 	var unknown *compute.UnknownPolicyError
 	if errors.As(err, &unknown) {
 		return cli.Usagef("unknown policy %q; %s", unknown.Name, client.Allowed(unknown.Allowed))
+	}
+	var outside *compute.RangeError
+	if errors.As(err, &outside) {
+		return cli.Usagef("%v", outside)
 	}
 	if err != nil {
 		return err

@@ -59,6 +59,7 @@ const (
 	WarnRefused                     // the daemon refused this process
 	WarnTrouble                     // anything else that keeps us from attaching; tried again
 	WarnBroken                      // the agent itself failed
+	WarnLevel                       // the level that was asked for is not to be had
 )
 
 // retryAfter is the pause before the daemon is tried again. It is also how long
@@ -81,6 +82,7 @@ type Agent struct {
 	board   *board.Board    // protected by mu; nil: not attached
 	session *client.Session // protected by mu; nil: none
 	told    map[string]bool // protected by mu: names the session knows
+	level   string          // protected by mu: what is asked for, by the daemon's word
 }
 
 // Start starts the agent and returns at once. An environment that cannot be
@@ -181,11 +183,13 @@ func (a *Agent) attached(at *client.Attachment) error {
 	gone := make(chan struct{})
 	a.goQuietly(func() { at.Gone(); close(gone) })
 	defer func() { _ = at.Close(); <-gone }()
-	a.goQuietly(func() { // keeps the stream's window open; ends with the connection
+	a.goQuietly(func() { // what the daemon wants of us; ends with the connection
 		for {
-			if _, err := session.Receive(); err != nil {
+			r, err := session.Receive()
+			if err != nil {
 				return
 			}
+			a.setLevel(r.GetSettings().GetLevel())
 		}
 	})
 	select {
@@ -242,6 +246,7 @@ func (a *Agent) listen() {
 			return
 		}
 		a.beat(false)
+		a.checkLevel()
 		if news&Uncovered != 0 {
 			a.report()
 		}
@@ -257,6 +262,29 @@ func (a *Agent) beat(leaving bool) {
 	a.board.BeatClient()
 	if leaving {
 		a.board.SetLeaving()
+	}
+}
+
+func (a *Agent) setLevel(level string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.level = level
+}
+
+// checkLevel warns of a level that was asked for by its number and is not to be
+// had on a device that the process uses. It is governed one lower there.
+func (a *Agent) checkLevel() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.board == nil || a.level != "2" {
+		return
+	}
+	for i := range board.Devices {
+		if v := a.board.Snapshot(i); v.Present && v.LevelMax == 1 {
+			a.host.WarnOnce(WarnLevel, fmt.Sprintf("level 2 is not to be had on %s: %s; the program is scheduled at level 1",
+				a.board.Identity(i).Name, v.LevelWhy))
+			return
+		}
 	}
 }
 

@@ -267,13 +267,37 @@ func TestCase08RefusedLevelIsSaidOnce(t *testing.T) {
 	dir := rundir(t)
 	serve(t, dir)
 	h := newHost(t)
-	a := start(t, h, dir, client.Registration{Name: "x", Level: "2"})
+	a := start(t, h, dir, client.Registration{Name: "x", Level: "3"})
 	a.Wait()
-	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 2 (deactivate) is not available") {
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 3 (interrupt) is not available yet") {
 		t.Errorf("warned %q", w)
 	}
 	if tasks(t, dir) != 0 {
 		t.Error("the process is registered all the same")
+	}
+}
+
+// TestCase08LevelThatTheDeviceLacks has a process ask for a level that turns out
+// not to be had: it is told once, and is scheduled at the one below.
+func TestCase08LevelThatTheDeviceLacks(t *testing.T) {
+	dir := rundir(t)
+	serve(t, dir)
+	h := newHost(t)
+	start(t, h, dir, client.Registration{Name: "x", Level: "2"})
+	eventually(t, "the board", func() bool { _, ok := h.gate(); return ok })
+	h.mu.Lock()
+	h.board.Device(0).SetLevelMax(1, board.NoStreamWaits)
+	h.ring()
+	h.mu.Unlock()
+	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+	time.Sleep(200 * time.Millisecond) // some more looks
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 2 is not to be had on test GPU: the device has no stream waits") {
+		t.Errorf("warned %q", w)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if _, g := h.board.Device(0).Grant(); g.Level != 1 {
+		t.Errorf("governed at level %d, want 1", g.Level)
 	}
 }
 

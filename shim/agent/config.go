@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"strconv"
+	"time"
 
 	"xmsched/xserver/client"
 )
@@ -36,7 +37,28 @@ func FromEnvironment() (Config, error) {
 			return Config{}, err
 		}
 	}
+	for name, into := range map[string]*time.Duration{
+		"XMSCHED_QUANTUM":    &c.Registration.Quantum,
+		"XMSCHED_IDLE_AFTER": &c.Registration.IdleAfter,
+	} {
+		if err := duration(name, into); err != nil {
+			return Config{}, err
+		}
+	}
 	return c, nil
+}
+
+func duration(name string, into *time.Duration) error {
+	text := os.Getenv(name)
+	if text == "" {
+		return nil
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return fmt.Errorf("%s=%q is not a duration such as 10ms", name, text)
+	}
+	*into = d
+	return nil
 }
 
 func number(name string, into *int) error {

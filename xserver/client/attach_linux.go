@@ -22,14 +22,16 @@ import (
 // Registration is what a process says of itself. The zero value of a field
 // leaves it to the daemon.
 type Registration struct {
-	Nonce        uint64 // random, one an agent; 0: made here
-	Name         string // for listings
-	TaskToken    string // XMSCHED_TASK
-	Priority     int    // -255 to 255, larger wins
-	Level        string // "", "auto" or "1"
-	Threshold    int    // commands outstanding a queue while bounded
-	Batch        int    // commands between completion writes while bounded
-	PreviousTask uint64 // the task's id before the daemon was restarted
+	Nonce        uint64        // random, one an agent; 0: made here
+	Name         string        // for listings
+	TaskToken    string        // XMSCHED_TASK
+	Priority     int           // -255 to 255, larger wins
+	Quantum      time.Duration // length of a turn; 0: the policy's
+	IdleAfter    time.Duration // without work for so long is idle; 0: the daemon's
+	Level        string        // "", "auto", "1" or "2"
+	Threshold    int           // commands outstanding a queue while bounded
+	Batch        int           // commands between completion writes while bounded
+	PreviousTask uint64        // the task's id before the daemon was restarted
 }
 
 // Attachment is a registered process with its board. It lasts until Close, the
@@ -72,6 +74,7 @@ func (c *Client) Attach(ctx context.Context, r Registration) (*Attachment, error
 		Nonce: r.Nonce, Name: r.Name, TaskToken: r.TaskToken,
 		Priority: int32(r.Priority), Level: r.Level,
 		Threshold: uint32(max(r.Threshold, 0)), Batch: uint32(max(r.Batch, 0)),
+		QuantumNs: *nanoseconds(&r.Quantum), IdleAfterNs: *nanoseconds(&r.IdleAfter),
 		BoardVersion: board.Version, PreviousTask: r.PreviousTask,
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ package client
 import (
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -126,18 +127,62 @@ func (c *Client) Watch(ctx context.Context, interval time.Duration, each func([]
 	}
 }
 
-// Target names the task whose hints are meant: by its id, or by the pid of one
-// of its processes.
+// Target names a task: by its id, or by the pid of one of its processes. Where
+// processes can be meant by themselves, the pid means that one alone.
 type Target struct {
 	Task uint64
 	PID  int
 }
 
-// SetPriority changes a task's priority and returns the task's id.
-func (c *Client) SetPriority(ctx context.Context, target Target, priority int) (uint64, error) {
-	p := int32(priority)
-	r, err := c.api.SetHint(ctx, &xserverv1.SetHintRequest{Pid: int32(target.PID), Task: target.Task, Priority: &p})
-	return r.GetTask(), fromStatus(c.dir, err)
+// Hints are changes of a task's hints; what is nil stays as it is.
+type Hints struct {
+	Priority  *int
+	Quantum   *time.Duration // 0: the policy's
+	IdleAfter *time.Duration // 0: the daemon's
+}
+
+// SetHints changes a task's hints. It returns the task's id and all its hints.
+func (c *Client) SetHints(ctx context.Context, target Target, h Hints) (uint64, *xserverv1.Hints, error) {
+	req := &xserverv1.SetHintRequest{Pid: int32(target.PID), Task: target.Task, QuantumNs: nanoseconds(h.Quantum), IdleAfterNs: nanoseconds(h.IdleAfter)}
+	if h.Priority != nil {
+		p := int32(min(max(*h.Priority, math.MinInt32), math.MaxInt32))
+		req.Priority = &p
+	}
+	r, err := c.api.SetHint(ctx, req)
+	return r.GetTask(), r.GetHints(), fromStatus(c.dir, err)
+}
+
+// nanoseconds is a duration for the wire; a negative one becomes one that nobody
+// accepts.
+func nanoseconds(d *time.Duration) *uint64 {
+	if d == nil {
+		return nil
+	}
+	ns := uint64(math.MaxInt64)
+	if *d >= 0 {
+		ns = uint64(*d)
+	}
+	return &ns
+}
+
+// Settings are changes of what processes are governed by; what is empty stays as
+// it is.
+type Settings struct {
+	Level     string // auto, 1 or 2
+	Threshold *uint32
+	Batch     *uint32
+}
+
+// SetConfig changes the settings of a process, or of a task with all processes
+// that it has and will have. It returns the task's id and the settings of those
+// that were meant.
+func (c *Client) SetConfig(ctx context.Context, target Target, s Settings) (uint64, []*xserverv1.ProcessSettings, error) {
+	req := &xserverv1.SetConfigRequest{Pid: int32(target.PID), Task: target.Task, Threshold: s.Threshold, Batch: s.Batch}
+	if s.Level != "" {
+		req.Level = &s.Level
+	}
+	r, err := c.api.SetConfig(ctx, req)
+	return r.GetTask(), r.GetProcesses(), fromStatus(c.dir, err)
 }
 
 // Policy is the present policy and those that there are.

@@ -98,7 +98,7 @@ type RegisterRequest struct {
 	TaskToken string `protobuf:"bytes,3,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
 	// -255 to 255, larger wins.
 	Priority int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	// "", "auto" or "1".
+	// "", "auto", "1" or "2".
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	// Commands outstanding a queue while bounded; 0: 16.
 	Threshold uint32 `protobuf:"varint,6,opt,name=threshold,proto3" json:"threshold,omitempty"`
@@ -108,7 +108,12 @@ type RegisterRequest struct {
 	BoardVersion uint32 `protobuf:"varint,8,opt,name=board_version,json=boardVersion,proto3" json:"board_version,omitempty"`
 	// The task's id at an earlier registration, to keep it over a restart of the
 	// daemon; 0: none.
-	PreviousTask  uint64 `protobuf:"varint,9,opt,name=previous_task,json=previousTask,proto3" json:"previous_task,omitempty"`
+	PreviousTask uint64 `protobuf:"varint,9,opt,name=previous_task,json=previousTask,proto3" json:"previous_task,omitempty"`
+	// Length of a turn, 100 us to 10 s; 0: the policy's.
+	QuantumNs uint64 `protobuf:"varint,10,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
+	// Without work for so long, the task counts as idle; 1 us to 1 s, 0: the
+	// daemon's.
+	IdleAfterNs   uint64 `protobuf:"varint,11,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -202,6 +207,20 @@ func (x *RegisterRequest) GetBoardVersion() uint32 {
 func (x *RegisterRequest) GetPreviousTask() uint64 {
 	if x != nil {
 		return x.PreviousTask
+	}
+	return 0
+}
+
+func (x *RegisterRequest) GetQuantumNs() uint64 {
+	if x != nil {
+		return x.QuantumNs
+	}
+	return 0
+}
+
+func (x *RegisterRequest) GetIdleAfterNs() uint64 {
+	if x != nil {
+		return x.IdleAfterNs
 	}
 	return 0
 }
@@ -324,6 +343,7 @@ func (x *SessionRequest) GetUncovered() []string {
 type SessionResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Hints         *Hints                 `protobuf:"bytes,1,opt,name=hints,proto3" json:"hints,omitempty"`
+	Settings      *Settings              `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -365,9 +385,18 @@ func (x *SessionResponse) GetHints() *Hints {
 	return nil
 }
 
+func (x *SessionResponse) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type Hints struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Priority      int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	QuantumNs     uint64                 `protobuf:"varint,2,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
+	IdleAfterNs   uint64                 `protobuf:"varint,3,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -409,6 +438,83 @@ func (x *Hints) GetPriority() int32 {
 	return 0
 }
 
+func (x *Hints) GetQuantumNs() uint64 {
+	if x != nil {
+		return x.QuantumNs
+	}
+	return 0
+}
+
+func (x *Hints) GetIdleAfterNs() uint64 {
+	if x != nil {
+		return x.IdleAfterNs
+	}
+	return 0
+}
+
+// Settings are what a process is to be governed by.
+type Settings struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// auto, 1 or 2: what was asked for, not what the process can do.
+	Level     string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	Threshold uint32 `protobuf:"varint,2,opt,name=threshold,proto3" json:"threshold,omitempty"`
+	// A batch above the threshold counts as the threshold.
+	Batch         uint32 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Settings) Reset() {
+	*x = Settings{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Settings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Settings) ProtoMessage() {}
+
+func (x *Settings) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Settings.ProtoReflect.Descriptor instead.
+func (*Settings) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Settings) GetLevel() string {
+	if x != nil {
+		return x.Level
+	}
+	return ""
+}
+
+func (x *Settings) GetThreshold() uint32 {
+	if x != nil {
+		return x.Threshold
+	}
+	return 0
+}
+
+func (x *Settings) GetBatch() uint32 {
+	if x != nil {
+		return x.Batch
+	}
+	return 0
+}
+
 type ListTasksRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -417,7 +523,7 @@ type ListTasksRequest struct {
 
 func (x *ListTasksRequest) Reset() {
 	*x = ListTasksRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[6]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -429,7 +535,7 @@ func (x *ListTasksRequest) String() string {
 func (*ListTasksRequest) ProtoMessage() {}
 
 func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[6]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -442,7 +548,7 @@ func (x *ListTasksRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksRequest.ProtoReflect.Descriptor instead.
 func (*ListTasksRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{6}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{7}
 }
 
 type ListTasksResponse struct {
@@ -454,7 +560,7 @@ type ListTasksResponse struct {
 
 func (x *ListTasksResponse) Reset() {
 	*x = ListTasksResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[7]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -466,7 +572,7 @@ func (x *ListTasksResponse) String() string {
 func (*ListTasksResponse) ProtoMessage() {}
 
 func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[7]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -479,7 +585,7 @@ func (x *ListTasksResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTasksResponse.ProtoReflect.Descriptor instead.
 func (*ListTasksResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{7}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListTasksResponse) GetTasks() []*Task {
@@ -495,16 +601,15 @@ type Task struct {
 	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
 	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
 	Hints         *Hints                 `protobuf:"bytes,4,opt,name=hints,proto3" json:"hints,omitempty"`
-	Level         uint32                 `protobuf:"varint,5,opt,name=level,proto3" json:"level,omitempty"`
-	Processes     []*Process             `protobuf:"bytes,6,rep,name=processes,proto3" json:"processes,omitempty"`
-	Devices       []*Device              `protobuf:"bytes,7,rep,name=devices,proto3" json:"devices,omitempty"`
+	Processes     []*Process             `protobuf:"bytes,5,rep,name=processes,proto3" json:"processes,omitempty"`
+	Devices       []*Device              `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Task) Reset() {
 	*x = Task{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[8]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -516,7 +621,7 @@ func (x *Task) String() string {
 func (*Task) ProtoMessage() {}
 
 func (x *Task) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[8]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -529,7 +634,7 @@ func (x *Task) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Task.ProtoReflect.Descriptor instead.
 func (*Task) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{8}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Task) GetId() uint64 {
@@ -558,13 +663,6 @@ func (x *Task) GetHints() *Hints {
 		return x.Hints
 	}
 	return nil
-}
-
-func (x *Task) GetLevel() uint32 {
-	if x != nil {
-		return x.Level
-	}
-	return 0
 }
 
 func (x *Task) GetProcesses() []*Process {
@@ -601,7 +699,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[9]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -613,7 +711,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[9]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -626,7 +724,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{9}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Device) GetUuid() string {
@@ -704,14 +802,16 @@ type Process struct {
 	QueuesOver     uint32 `protobuf:"varint,7,opt,name=queues_over,json=queuesOver,proto3" json:"queues_over,omitempty"`
 	OpenedByLease  uint32 `protobuf:"varint,8,opt,name=opened_by_lease,json=openedByLease,proto3" json:"opened_by_lease,omitempty"`
 	// The process makes edges faster than the daemon answers; it is polled.
-	Throttled     bool `protobuf:"varint,9,opt,name=throttled,proto3" json:"throttled,omitempty"`
+	Throttled     bool             `protobuf:"varint,9,opt,name=throttled,proto3" json:"throttled,omitempty"`
+	Settings      *Settings        `protobuf:"bytes,10,opt,name=settings,proto3" json:"settings,omitempty"`
+	Devices       []*ProcessDevice `protobuf:"bytes,11,rep,name=devices,proto3" json:"devices,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +823,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +836,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{10}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Process) GetPid() int32 {
@@ -802,6 +902,92 @@ func (x *Process) GetThrottled() bool {
 	return false
 }
 
+func (x *Process) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
+func (x *Process) GetDevices() []*ProcessDevice {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+// ProcessDevice is a process on one device.
+type ProcessDevice struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	// Preemption level in force.
+	Level uint32 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
+	// Highest that the process can do there; 0: not known yet.
+	LevelMax uint32 `protobuf:"varint,3,opt,name=level_max,json=levelMax,proto3" json:"level_max,omitempty"`
+	// Why it can do no more; empty where nothing is in the way.
+	LevelWhy      string `protobuf:"bytes,4,opt,name=level_why,json=levelWhy,proto3" json:"level_why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessDevice) Reset() {
+	*x = ProcessDevice{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessDevice) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessDevice) ProtoMessage() {}
+
+func (x *ProcessDevice) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessDevice.ProtoReflect.Descriptor instead.
+func (*ProcessDevice) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ProcessDevice) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *ProcessDevice) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *ProcessDevice) GetLevelMax() uint32 {
+	if x != nil {
+		return x.LevelMax
+	}
+	return 0
+}
+
+func (x *ProcessDevice) GetLevelWhy() string {
+	if x != nil {
+		return x.LevelWhy
+	}
+	return ""
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At least 100; 0: 1000.
@@ -812,7 +998,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -824,7 +1010,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -837,7 +1023,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -856,7 +1042,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -868,7 +1054,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -881,7 +1067,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchResponse) GetTasks() []*Task {
@@ -897,14 +1083,16 @@ type SetHintRequest struct {
 	Pid  int32  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
 	Task uint64 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
 	// What is absent stays as it is.
-	Priority      *int32 `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	Priority      *int32  `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	QuantumNs     *uint64 `protobuf:"varint,4,opt,name=quantum_ns,json=quantumNs,proto3,oneof" json:"quantum_ns,omitempty"`
+	IdleAfterNs   *uint64 `protobuf:"varint,5,opt,name=idle_after_ns,json=idleAfterNs,proto3,oneof" json:"idle_after_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetHintRequest) Reset() {
 	*x = SetHintRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -916,7 +1104,7 @@ func (x *SetHintRequest) String() string {
 func (*SetHintRequest) ProtoMessage() {}
 
 func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -929,7 +1117,7 @@ func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintRequest.ProtoReflect.Descriptor instead.
 func (*SetHintRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SetHintRequest) GetPid() int32 {
@@ -953,6 +1141,20 @@ func (x *SetHintRequest) GetPriority() int32 {
 	return 0
 }
 
+func (x *SetHintRequest) GetQuantumNs() uint64 {
+	if x != nil && x.QuantumNs != nil {
+		return *x.QuantumNs
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetIdleAfterNs() uint64 {
+	if x != nil && x.IdleAfterNs != nil {
+		return *x.IdleAfterNs
+	}
+	return 0
+}
+
 type SetHintResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          uint64                 `protobuf:"varint,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -963,7 +1165,7 @@ type SetHintResponse struct {
 
 func (x *SetHintResponse) Reset() {
 	*x = SetHintResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1177,7 @@ func (x *SetHintResponse) String() string {
 func (*SetHintResponse) ProtoMessage() {}
 
 func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1190,7 @@ func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintResponse.ProtoReflect.Descriptor instead.
 func (*SetHintResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetHintResponse) GetTask() uint64 {
@@ -1005,6 +1207,189 @@ func (x *SetHintResponse) GetHints() *Hints {
 	return nil
 }
 
+type SetConfigRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One of the two: a process by itself, or a task with all processes that it
+	// has and will have.
+	Pid  int32  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Task uint64 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	// What is absent stays as it is.
+	Level         *string `protobuf:"bytes,3,opt,name=level,proto3,oneof" json:"level,omitempty"`
+	Threshold     *uint32 `protobuf:"varint,4,opt,name=threshold,proto3,oneof" json:"threshold,omitempty"`
+	Batch         *uint32 `protobuf:"varint,5,opt,name=batch,proto3,oneof" json:"batch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetConfigRequest) Reset() {
+	*x = SetConfigRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetConfigRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetConfigRequest) ProtoMessage() {}
+
+func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
+func (*SetConfigRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *SetConfigRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *SetConfigRequest) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *SetConfigRequest) GetLevel() string {
+	if x != nil && x.Level != nil {
+		return *x.Level
+	}
+	return ""
+}
+
+func (x *SetConfigRequest) GetThreshold() uint32 {
+	if x != nil && x.Threshold != nil {
+		return *x.Threshold
+	}
+	return 0
+}
+
+func (x *SetConfigRequest) GetBatch() uint32 {
+	if x != nil && x.Batch != nil {
+		return *x.Batch
+	}
+	return 0
+}
+
+type SetConfigResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          uint64                 `protobuf:"varint,1,opt,name=task,proto3" json:"task,omitempty"`
+	Processes     []*ProcessSettings     `protobuf:"bytes,2,rep,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetConfigResponse) Reset() {
+	*x = SetConfigResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetConfigResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetConfigResponse) ProtoMessage() {}
+
+func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
+func (*SetConfigResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SetConfigResponse) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *SetConfigResponse) GetProcesses() []*ProcessSettings {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+type ProcessSettings struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Pid           int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
+	Settings      *Settings              `protobuf:"bytes,2,opt,name=settings,proto3" json:"settings,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessSettings) Reset() {
+	*x = ProcessSettings{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessSettings) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessSettings) ProtoMessage() {}
+
+func (x *ProcessSettings) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessSettings.ProtoReflect.Descriptor instead.
+func (*ProcessSettings) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *ProcessSettings) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ProcessSettings) GetSettings() *Settings {
+	if x != nil {
+		return x.Settings
+	}
+	return nil
+}
+
 type GetPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -1013,7 +1398,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1025,7 +1410,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1038,7 +1423,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
 }
 
 type GetPolicyResponse struct {
@@ -1051,7 +1436,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1063,7 +1448,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1076,7 +1461,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetPolicyResponse) GetPolicy() string {
@@ -1102,7 +1487,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1114,7 +1499,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1127,7 +1512,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SetPolicyRequest) GetPolicy() string {
@@ -1146,7 +1531,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1158,7 +1543,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1171,7 +1556,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetPolicyResponse) GetPolicy() string {
@@ -1189,7 +1574,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1201,7 +1586,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1214,7 +1599,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
 }
 
 type GetStatusResponse struct {
@@ -1235,13 +1620,15 @@ type GetStatusResponse struct {
 	DecisionP50Ns uint64 `protobuf:"varint,12,opt,name=decision_p50_ns,json=decisionP50Ns,proto3" json:"decision_p50_ns,omitempty"`
 	DecisionP99Ns uint64 `protobuf:"varint,13,opt,name=decision_p99_ns,json=decisionP99Ns,proto3" json:"decision_p99_ns,omitempty"`
 	DecisionMaxNs uint64 `protobuf:"varint,14,opt,name=decision_max_ns,json=decisionMaxNs,proto3" json:"decision_max_ns,omitempty"`
+	// Without work for so long, a task without a hint of its own counts as idle.
+	IdleAfterNs   uint64 `protobuf:"varint,15,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1640,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1653,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -1367,6 +1754,13 @@ func (x *GetStatusResponse) GetDecisionMaxNs() uint64 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetIdleAfterNs() uint64 {
+	if x != nil {
+		return x.IdleAfterNs
+	}
+	return 0
+}
+
 var File_xserver_api_v1_xserver_proto protoreflect.FileDescriptor
 
 const file_xserver_api_v1_xserver_proto_rawDesc = "" +
@@ -1376,7 +1770,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tRejection\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05given\x18\x02 \x01(\tR\x05given\x12\x18\n" +
-	"\aallowed\x18\x03 \x03(\tR\aallowed\"\x8a\x02\n" +
+	"\aallowed\x18\x03 \x03(\tR\aallowed\"\xcd\x02\n" +
 	"\x0fRegisterRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -1387,29 +1781,40 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tthreshold\x18\x06 \x01(\rR\tthreshold\x12\x14\n" +
 	"\x05batch\x18\a \x01(\rR\x05batch\x12#\n" +
 	"\rboard_version\x18\b \x01(\rR\fboardVersion\x12#\n" +
-	"\rprevious_task\x18\t \x01(\x04R\fpreviousTask\"X\n" +
+	"\rprevious_task\x18\t \x01(\x04R\fpreviousTask\x12\x1d\n" +
+	"\n" +
+	"quantum_ns\x18\n" +
+	" \x01(\x04R\tquantumNs\x12\"\n" +
+	"\ridle_after_ns\x18\v \x01(\x04R\vidleAfterNs\"X\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x18\n" +
 	"\asession\x18\x03 \x01(\x04R\asession\"H\n" +
 	"\x0eSessionRequest\x12\x18\n" +
 	"\asession\x18\x01 \x01(\x04R\asession\x12\x1c\n" +
-	"\tuncovered\x18\x02 \x03(\tR\tuncovered\":\n" +
+	"\tuncovered\x18\x02 \x03(\tR\tuncovered\"l\n" +
 	"\x0fSessionResponse\x12'\n" +
-	"\x05hints\x18\x01 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"#\n" +
+	"\x05hints\x18\x01 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x120\n" +
+	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"f\n" +
 	"\x05Hints\x12\x1a\n" +
-	"\bpriority\x18\x01 \x01(\x05R\bpriority\"\x12\n" +
+	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12\x1d\n" +
+	"\n" +
+	"quantum_ns\x18\x02 \x01(\x04R\tquantumNs\x12\"\n" +
+	"\ridle_after_ns\x18\x03 \x01(\x04R\vidleAfterNs\"T\n" +
+	"\bSettings\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\tR\x05level\x12\x1c\n" +
+	"\tthreshold\x18\x02 \x01(\rR\tthreshold\x12\x14\n" +
+	"\x05batch\x18\x03 \x01(\rR\x05batch\"\x12\n" +
 	"\x10ListTasksRequest\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xdc\x01\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xc6\x01\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\rR\x03uid\x12'\n" +
-	"\x05hints\x18\x04 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x12\x14\n" +
-	"\x05level\x18\x05 \x01(\rR\x05level\x121\n" +
-	"\tprocesses\x18\x06 \x03(\v2\x13.xmsched.v1.ProcessR\tprocesses\x12,\n" +
-	"\adevices\x18\a \x03(\v2\x12.xmsched.v1.DeviceR\adevices\"\xef\x01\n" +
+	"\x05hints\x18\x04 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x121\n" +
+	"\tprocesses\x18\x05 \x03(\v2\x13.xmsched.v1.ProcessR\tprocesses\x12,\n" +
+	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\"\xef\x01\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -1419,7 +1824,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\bnewcomer\x18\x06 \x01(\bR\bnewcomer\x12\x1e\n" +
 	"\vrun_time_ns\x18\a \x01(\x04R\trunTimeNs\x12\x1a\n" +
 	"\blaunches\x18\b \x01(\x04R\blaunches\x12'\n" +
-	"\x0fwaiting_threads\x18\t \x01(\rR\x0ewaitingThreads\"\x96\x02\n" +
+	"\x0fwaiting_threads\x18\t \x01(\rR\x0ewaitingThreads\"\xfd\x02\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -1431,20 +1836,49 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\vqueues_over\x18\a \x01(\rR\n" +
 	"queuesOver\x12&\n" +
 	"\x0fopened_by_lease\x18\b \x01(\rR\ropenedByLease\x12\x1c\n" +
-	"\tthrottled\x18\t \x01(\bR\tthrottled\"/\n" +
+	"\tthrottled\x18\t \x01(\bR\tthrottled\x120\n" +
+	"\bsettings\x18\n" +
+	" \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\x123\n" +
+	"\adevices\x18\v \x03(\v2\x19.xmsched.v1.ProcessDeviceR\adevices\"s\n" +
+	"\rProcessDevice\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
+	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1b\n" +
+	"\tlevel_max\x18\x03 \x01(\rR\blevelMax\x12\x1b\n" +
+	"\tlevel_why\x18\x04 \x01(\tR\blevelWhy\"/\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\"7\n" +
 	"\rWatchResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"d\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xd2\x01\n" +
 	"\x0eSetHintRequest\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x1f\n" +
-	"\bpriority\x18\x03 \x01(\x05H\x00R\bpriority\x88\x01\x01B\v\n" +
-	"\t_priority\"N\n" +
+	"\bpriority\x18\x03 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"quantum_ns\x18\x04 \x01(\x04H\x01R\tquantumNs\x88\x01\x01\x12'\n" +
+	"\ridle_after_ns\x18\x05 \x01(\x04H\x02R\vidleAfterNs\x88\x01\x01B\v\n" +
+	"\t_priorityB\r\n" +
+	"\v_quantum_nsB\x10\n" +
+	"\x0e_idle_after_ns\"N\n" +
 	"\x0fSetHintResponse\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\x04R\x04task\x12'\n" +
-	"\x05hints\x18\x02 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"\x12\n" +
+	"\x05hints\x18\x02 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"\xb3\x01\n" +
+	"\x10SetConfigRequest\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x19\n" +
+	"\x05level\x18\x03 \x01(\tH\x00R\x05level\x88\x01\x01\x12!\n" +
+	"\tthreshold\x18\x04 \x01(\rH\x01R\tthreshold\x88\x01\x01\x12\x19\n" +
+	"\x05batch\x18\x05 \x01(\rH\x02R\x05batch\x88\x01\x01B\b\n" +
+	"\x06_levelB\f\n" +
+	"\n" +
+	"_thresholdB\b\n" +
+	"\x06_batch\"b\n" +
+	"\x11SetConfigResponse\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\x04R\x04task\x129\n" +
+	"\tprocesses\x18\x02 \x03(\v2\x1b.xmsched.v1.ProcessSettingsR\tprocesses\"U\n" +
+	"\x0fProcessSettings\x12\x10\n" +
+	"\x03pid\x18\x01 \x01(\x05R\x03pid\x120\n" +
+	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"\x12\n" +
 	"\x10GetPolicyRequest\"E\n" +
 	"\x11GetPolicyResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x18\n" +
@@ -1453,7 +1887,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"+\n" +
 	"\x11SetPolicyResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"\x12\n" +
-	"\x10GetStatusRequest\"\x98\x03\n" +
+	"\x10GetStatusRequest\"\xbc\x03\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x10\n" +
@@ -1469,13 +1903,15 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06grants\x18\v \x01(\x04R\x06grants\x12&\n" +
 	"\x0fdecision_p50_ns\x18\f \x01(\x04R\rdecisionP50Ns\x12&\n" +
 	"\x0fdecision_p99_ns\x18\r \x01(\x04R\rdecisionP99Ns\x12&\n" +
-	"\x0fdecision_max_ns\x18\x0e \x01(\x04R\rdecisionMaxNs2\xcb\x04\n" +
+	"\x0fdecision_max_ns\x18\x0e \x01(\x04R\rdecisionMaxNs\x12\"\n" +
+	"\ridle_after_ns\x18\x0f \x01(\x04R\vidleAfterNs2\x95\x05\n" +
 	"\x0eXServerService\x12E\n" +
 	"\bRegister\x12\x1b.xmsched.v1.RegisterRequest\x1a\x1c.xmsched.v1.RegisterResponse\x12F\n" +
 	"\aSession\x12\x1a.xmsched.v1.SessionRequest\x1a\x1b.xmsched.v1.SessionResponse(\x010\x01\x12H\n" +
 	"\tListTasks\x12\x1c.xmsched.v1.ListTasksRequest\x1a\x1d.xmsched.v1.ListTasksResponse\x12>\n" +
 	"\x05Watch\x12\x18.xmsched.v1.WatchRequest\x1a\x19.xmsched.v1.WatchResponse0\x01\x12B\n" +
 	"\aSetHint\x12\x1a.xmsched.v1.SetHintRequest\x1a\x1b.xmsched.v1.SetHintResponse\x12H\n" +
+	"\tSetConfig\x12\x1c.xmsched.v1.SetConfigRequest\x1a\x1d.xmsched.v1.SetConfigResponse\x12H\n" +
 	"\tGetPolicy\x12\x1c.xmsched.v1.GetPolicyRequest\x1a\x1d.xmsched.v1.GetPolicyResponse\x12H\n" +
 	"\tSetPolicy\x12\x1c.xmsched.v1.SetPolicyRequest\x1a\x1d.xmsched.v1.SetPolicyResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.xmsched.v1.GetStatusRequest\x1a\x1d.xmsched.v1.GetStatusResponseB\"Z xmsched/xserver/api/v1;xserverv1b\x06proto3"
@@ -1492,7 +1928,7 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*Rejection)(nil),         // 0: xmsched.v1.Rejection
 	(*RegisterRequest)(nil),   // 1: xmsched.v1.RegisterRequest
@@ -1500,51 +1936,63 @@ var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*SessionRequest)(nil),    // 3: xmsched.v1.SessionRequest
 	(*SessionResponse)(nil),   // 4: xmsched.v1.SessionResponse
 	(*Hints)(nil),             // 5: xmsched.v1.Hints
-	(*ListTasksRequest)(nil),  // 6: xmsched.v1.ListTasksRequest
-	(*ListTasksResponse)(nil), // 7: xmsched.v1.ListTasksResponse
-	(*Task)(nil),              // 8: xmsched.v1.Task
-	(*Device)(nil),            // 9: xmsched.v1.Device
-	(*Process)(nil),           // 10: xmsched.v1.Process
-	(*WatchRequest)(nil),      // 11: xmsched.v1.WatchRequest
-	(*WatchResponse)(nil),     // 12: xmsched.v1.WatchResponse
-	(*SetHintRequest)(nil),    // 13: xmsched.v1.SetHintRequest
-	(*SetHintResponse)(nil),   // 14: xmsched.v1.SetHintResponse
-	(*GetPolicyRequest)(nil),  // 15: xmsched.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil), // 16: xmsched.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),  // 17: xmsched.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil), // 18: xmsched.v1.SetPolicyResponse
-	(*GetStatusRequest)(nil),  // 19: xmsched.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 20: xmsched.v1.GetStatusResponse
+	(*Settings)(nil),          // 6: xmsched.v1.Settings
+	(*ListTasksRequest)(nil),  // 7: xmsched.v1.ListTasksRequest
+	(*ListTasksResponse)(nil), // 8: xmsched.v1.ListTasksResponse
+	(*Task)(nil),              // 9: xmsched.v1.Task
+	(*Device)(nil),            // 10: xmsched.v1.Device
+	(*Process)(nil),           // 11: xmsched.v1.Process
+	(*ProcessDevice)(nil),     // 12: xmsched.v1.ProcessDevice
+	(*WatchRequest)(nil),      // 13: xmsched.v1.WatchRequest
+	(*WatchResponse)(nil),     // 14: xmsched.v1.WatchResponse
+	(*SetHintRequest)(nil),    // 15: xmsched.v1.SetHintRequest
+	(*SetHintResponse)(nil),   // 16: xmsched.v1.SetHintResponse
+	(*SetConfigRequest)(nil),  // 17: xmsched.v1.SetConfigRequest
+	(*SetConfigResponse)(nil), // 18: xmsched.v1.SetConfigResponse
+	(*ProcessSettings)(nil),   // 19: xmsched.v1.ProcessSettings
+	(*GetPolicyRequest)(nil),  // 20: xmsched.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil), // 21: xmsched.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),  // 22: xmsched.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil), // 23: xmsched.v1.SetPolicyResponse
+	(*GetStatusRequest)(nil),  // 24: xmsched.v1.GetStatusRequest
+	(*GetStatusResponse)(nil), // 25: xmsched.v1.GetStatusResponse
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	5,  // 0: xmsched.v1.SessionResponse.hints:type_name -> xmsched.v1.Hints
-	8,  // 1: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 2: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
-	10, // 3: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
-	9,  // 4: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
-	8,  // 5: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 6: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
-	1,  // 7: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 8: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	6,  // 9: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	11, // 10: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	13, // 11: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	15, // 12: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	17, // 13: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	19, // 14: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	2,  // 15: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 16: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	7,  // 17: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	12, // 18: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	14, // 19: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	16, // 20: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	18, // 21: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	20, // 22: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	15, // [15:23] is the sub-list for method output_type
-	7,  // [7:15] is the sub-list for method input_type
-	7,  // [7:7] is the sub-list for extension type_name
-	7,  // [7:7] is the sub-list for extension extendee
-	0,  // [0:7] is the sub-list for field type_name
+	6,  // 1: xmsched.v1.SessionResponse.settings:type_name -> xmsched.v1.Settings
+	9,  // 2: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 3: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
+	11, // 4: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
+	10, // 5: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
+	6,  // 6: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
+	12, // 7: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
+	9,  // 8: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 9: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
+	19, // 10: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
+	6,  // 11: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
+	1,  // 12: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 13: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 14: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	13, // 15: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	15, // 16: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	17, // 17: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	20, // 18: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	22, // 19: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	24, // 20: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	2,  // 21: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 22: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 23: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	14, // 24: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	16, // 25: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	18, // 26: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	21, // 27: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	23, // 28: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	25, // 29: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	21, // [21:30] is the sub-list for method output_type
+	12, // [12:21] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -1552,14 +2000,15 @@ func file_xserver_api_v1_xserver_proto_init() {
 	if File_xserver_api_v1_xserver_proto != nil {
 		return
 	}
-	file_xserver_api_v1_xserver_proto_msgTypes[13].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[15].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[17].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

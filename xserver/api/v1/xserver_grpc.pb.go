@@ -29,6 +29,7 @@ const (
 	XServerService_ListTasks_FullMethodName = "/xmsched.v1.XServerService/ListTasks"
 	XServerService_Watch_FullMethodName     = "/xmsched.v1.XServerService/Watch"
 	XServerService_SetHint_FullMethodName   = "/xmsched.v1.XServerService/SetHint"
+	XServerService_SetConfig_FullMethodName = "/xmsched.v1.XServerService/SetConfig"
 	XServerService_GetPolicy_FullMethodName = "/xmsched.v1.XServerService/GetPolicy"
 	XServerService_SetPolicy_FullMethodName = "/xmsched.v1.XServerService/SetPolicy"
 	XServerService_GetStatus_FullMethodName = "/xmsched.v1.XServerService/GetStatus"
@@ -54,6 +55,9 @@ type XServerServiceClient interface {
 	Watch(ctx context.Context, in *WatchRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[WatchResponse], error)
 	// SetHint changes the hints of one task.
 	SetHint(ctx context.Context, in *SetHintRequest, opts ...grpc.CallOption) (*SetHintResponse, error)
+	// SetConfig changes how processes are governed: of one, or of all of a task.
+	// What is absent in the request stays as it is.
+	SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error)
 	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
 	// SetPolicy changes the policy; only the daemon's own user and root may.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
@@ -130,6 +134,16 @@ func (c *xServerServiceClient) SetHint(ctx context.Context, in *SetHintRequest, 
 	return out, nil
 }
 
+func (c *xServerServiceClient) SetConfig(ctx context.Context, in *SetConfigRequest, opts ...grpc.CallOption) (*SetConfigResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetConfigResponse)
+	err := c.cc.Invoke(ctx, XServerService_SetConfig_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *xServerServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetPolicyResponse)
@@ -180,6 +194,9 @@ type XServerServiceServer interface {
 	Watch(*WatchRequest, grpc.ServerStreamingServer[WatchResponse]) error
 	// SetHint changes the hints of one task.
 	SetHint(context.Context, *SetHintRequest) (*SetHintResponse, error)
+	// SetConfig changes how processes are governed: of one, or of all of a task.
+	// What is absent in the request stays as it is.
+	SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error)
 	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
 	// SetPolicy changes the policy; only the daemon's own user and root may.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
@@ -208,6 +225,9 @@ func (UnimplementedXServerServiceServer) Watch(*WatchRequest, grpc.ServerStreami
 }
 func (UnimplementedXServerServiceServer) SetHint(context.Context, *SetHintRequest) (*SetHintResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SetHint not implemented")
+}
+func (UnimplementedXServerServiceServer) SetConfig(context.Context, *SetConfigRequest) (*SetConfigResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetConfig not implemented")
 }
 func (UnimplementedXServerServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
@@ -311,6 +331,24 @@ func _XServerService_SetHint_Handler(srv interface{}, ctx context.Context, dec f
 	return interceptor(ctx, in, info, handler)
 }
 
+func _XServerService_SetConfig_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetConfigRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(XServerServiceServer).SetConfig(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: XServerService_SetConfig_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(XServerServiceServer).SetConfig(ctx, req.(*SetConfigRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _XServerService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetPolicyRequest)
 	if err := dec(in); err != nil {
@@ -383,6 +421,10 @@ var XServerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SetHint",
 			Handler:    _XServerService_SetHint_Handler,
+		},
+		{
+			MethodName: "SetConfig",
+			Handler:    _XServerService_SetConfig_Handler,
 		},
 		{
 			MethodName: "GetPolicy",

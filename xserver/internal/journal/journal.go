@@ -36,10 +36,22 @@ type Key struct {
 	Nonce uint64 `json:"nonce,string"`
 }
 
-// Entry is the hints of one process's task.
+// Entry is what was changed for one process while it ran: the hints of its task,
+// and what it is governed by.
 type Entry struct {
 	Key
-	Priority int `json:"priority"`
+	Priority    int       `json:"priority"`
+	QuantumNS   int64     `json:"quantum_ns,omitempty"`
+	IdleAfterNS int64     `json:"idle_after_ns,omitempty"`
+	Settings    *Settings `json:"settings,omitempty"` // nil: its own
+	Later       *Settings `json:"later,omitempty"`    // of processes that its task gets; nil: their own
+}
+
+// Settings are what a process is governed by; what is empty was not changed.
+type Settings struct {
+	Level     string `json:"level,omitempty"`
+	Threshold uint32 `json:"threshold,omitempty"`
+	Batch     uint32 `json:"batch,omitempty"`
 }
 
 // Record is the whole journal.

@@ -13,7 +13,8 @@ import (
 func sample() Record {
 	return Record{Version: Version, Policy: "RR", Hints: []Entry{
 		{Key: Key{PID: 12, Start: 345, Nonce: 1<<64 - 1}, Priority: -7},
-		{Key: Key{PID: 13, Start: 346, Nonce: 2}, Priority: 255},
+		{Key: Key{PID: 13, Start: 346, Nonce: 2}, Priority: 255, QuantumNS: 1e6, IdleAfterNS: 5,
+			Settings: &Settings{Level: "auto", Threshold: 3, Batch: 2}, Later: &Settings{Batch: 1}},
 	}}
 }
 

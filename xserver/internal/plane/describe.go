@@ -29,6 +29,7 @@ type ProcessState struct {
 	Uncovered     uint32
 	QueuesOver    uint32
 	OpenedByLease uint32
+	Levels        []LevelState // by section
 }
 
 // State is a copy of everything that listings show.
@@ -67,9 +68,14 @@ func (p *Plane) Describe() State {
 			Uncovered: h.Uncovered, QueuesOver: h.QueuesOver,
 		}
 		for _, sec := range pr.sections {
-			if sec != nil {
-				ps.OpenedByLease += pr.Board.Snapshot(sec.index).OpenedByLease
+			if sec == nil {
+				continue
 			}
+			v := pr.Board.Snapshot(sec.index)
+			ps.OpenedByLease += v.OpenedByLease
+			ps.Levels = append(ps.Levels, LevelState{
+				Device: sec.seat.device.id, Level: sec.grant.Level, Max: v.LevelMax, Why: v.LevelWhy,
+			})
 		}
 		out.Processes = append(out.Processes, ps)
 	}

@@ -70,13 +70,13 @@ func (p *Plane) publish(s *section) {
 }
 
 func (p *Plane) grantOf(s *section) board.Grant {
-	st, pr := s.seat, s.process
+	st, settings := s.seat, s.process.Settings
 	return board.Grant{
 		Open:      st.open && st.hold == 0,
 		Mode:      boardMode(st.mode),
-		Threshold: pr.Threshold,
-		Batch:     pr.Batch,
-		Level:     pr.Level,
+		Threshold: settings.Threshold,
+		Batch:     min(settings.Batch, settings.Threshold),
+		Level:     s.level(),
 		Task:      uint64(st.id),
 	}
 }

@@ -196,6 +196,15 @@ func (l *Loop) SetHints(id compute.TaskID, h compute.Hints) error {
 	return l.call(func() { l.plane.SetHints(id, h) })
 }
 
+// Configure changes what processes are governed by.
+func (l *Loop) Configure(of map[ProcessID]Settings) error {
+	return l.call(func() {
+		for id, s := range of {
+			l.plane.Configure(id, s)
+		}
+	})
+}
+
 // SetPolicy changes the policy.
 func (l *Loop) SetPolicy(p compute.Policy) error {
 	return l.call(func() { l.plane.SetPolicy(p) })

@@ -28,9 +28,9 @@ type ProcessID uint64
 // Config holds the times of the data plane. The zero value of a field means its
 // default.
 type Config struct {
-	// IdleAfter is how long a client has to stay idle before that counts.
-	// Default 200 us: a foreground that comes back between two kernels is not
-	// worth letting somebody else in.
+	// IdleAfter is how long a client has to stay idle before that counts, unless
+	// its task's hint says otherwise. Default 200 us: a foreground that comes back
+	// between two kernels is not worth letting somebody else in.
 	IdleAfter time.Duration
 	// AckLimit is how long a newcomer waits for the others to acknowledge their
 	// bounds. Default 5 ms.
@@ -43,13 +43,16 @@ type Config struct {
 	Heartbeat time.Duration
 }
 
+// DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
+const DefaultIdleAfter = 200 * time.Microsecond
+
 func (c Config) withDefaults() Config {
 	def := func(d *time.Duration, v time.Duration) {
 		if *d == 0 {
 			*d = v
 		}
 	}
-	def(&c.IdleAfter, 200*time.Microsecond)
+	def(&c.IdleAfter, DefaultIdleAfter)
 	def(&c.AckLimit, 5*time.Millisecond)
 	def(&c.PollMin, 200*time.Microsecond)
 	def(&c.PollMax, 5*time.Millisecond)
@@ -59,13 +62,11 @@ func (c Config) withDefaults() Config {
 
 // Process is a process as the control plane hands it over.
 type Process struct {
-	ID        ProcessID
-	Task      compute.TaskID
-	Hints     compute.Hints // of the task; those of the last process hold
-	Board     *board.Board
-	Threshold uint32
-	Batch     uint32
-	Level     uint32
+	ID       ProcessID
+	Task     compute.TaskID
+	Hints    compute.Hints // of the task; those of the first process hold
+	Board    *board.Board
+	Settings Settings
 }
 
 // Plane is the state of all devices, tasks and processes.

@@ -74,7 +74,7 @@ func (r *rig) guest(task compute.TaskID, priority int) *guest {
 	g := &guest{r: r, id: r.ids, board: b, device: b.Device(0)}
 	g.device.Claim(testGPU)
 	r.turn(func(p *Plane) {
-		p.Add(Process{ID: g.id, Task: task, Hints: compute.Hints{Priority: priority}, Board: b, Threshold: 16, Batch: 8, Level: 1})
+		p.Add(Process{ID: g.id, Task: task, Hints: compute.Hints{Priority: priority}, Board: b, Settings: Settings{Level: 1, Threshold: 16, Batch: 8}})
 	})
 	return g
 }

@@ -99,7 +99,7 @@ func (p *Plane) pollSection(s *section) (changed bool) {
 		s.quiet.since = 0
 	case s.quiet.since == 0:
 		s.quiet.since = p.now
-	case p.now-s.quiet.since >= p.cfg.IdleAfter:
+	case p.now-s.quiet.since >= p.idleAfter(s):
 		s.presumed, s.quiet.since = true, 0
 		p.count(s, false)
 	}

@@ -138,6 +138,9 @@ func (p *Plane) leave(s *section) {
 func (p *Plane) lookAt(s *section) {
 	before := s.view
 	s.view = s.process.Board.Snapshot(s.index)
+	if s.gate != 0 && s.level() != s.grant.Level {
+		p.publish(s)
+	}
 	switch {
 	case s.process.stopped:
 	case s.view.Ready && s.presumed && before.Edge == s.view.Edge && before.Launches == s.view.Launches:
@@ -149,10 +152,18 @@ func (p *Plane) lookAt(s *section) {
 	default:
 		s.presumed = false
 		if s.counted && s.idleAt == 0 {
-			s.idleAt = p.now + p.cfg.IdleAfter
+			s.idleAt = p.now + p.idleAfter(s)
 			p.idling = append(p.idling, s)
 		}
 	}
+}
+
+// idleAfter is how long a section has to be idle until that counts.
+func (p *Plane) idleAfter(s *section) time.Duration {
+	if d := s.seat.task.hints.IdleAfter; d != 0 {
+		return d
+	}
+	return p.cfg.IdleAfter
 }
 
 // count makes a section count as ready or not.

@@ -1,0 +1,62 @@
+package plane
+
+import (
+	"xmsched/compute"
+	"xmsched/preempt/board"
+)
+
+// Settings are what a process is to be governed by, as its owner wants it.
+type Settings struct {
+	// Level of preemption; 0: the highest that the process can do.
+	Level uint32
+	// Threshold is how many commands may be outstanding a queue while bounded.
+	Threshold uint32
+	// Batch is how many commands lie between two completion writes while
+	// bounded. One above Threshold counts as Threshold: no completion would be
+	// written otherwise for what is waited for.
+	Batch uint32
+}
+
+// maxLevel is the highest level that this daemon knows how to use.
+const maxLevel = 2
+
+// Configure changes what a process is governed by; one that is gone is ignored.
+// Nothing waits for it: the new numbers come with a new gate word, which closed
+// gates keep closed, so that a task may be configured while it is suspended.
+func (p *Plane) Configure(id ProcessID, s Settings) {
+	pr, ok := p.processes[id]
+	if !ok || pr.Settings == s {
+		return
+	}
+	pr.Settings = s
+	for _, sec := range pr.sections {
+		if sec != nil {
+			p.refresh(sec)
+		}
+	}
+}
+
+// refresh stores a section's answer again if it is not what it was.
+func (p *Plane) refresh(s *section) {
+	if s.gate != 0 && p.grantOf(s) != s.grant {
+		p.publish(s)
+	}
+}
+
+// level is the one in force: what is asked for, as far as the process can do it
+// on this device. Level 1 needs nothing of the device and is always there.
+func (s *section) level() uint32 {
+	asked := s.process.Settings.Level
+	if asked == 0 || asked > maxLevel {
+		asked = maxLevel
+	}
+	return max(1, min(asked, s.view.LevelMax))
+}
+
+// LevelState is a process's level on one device, for listings.
+type LevelState struct {
+	Device compute.Device
+	Level  uint32         // in force
+	Max    uint32         // the client's word; 0: not known yet
+	Why    board.LevelWhy // it can do no more
+}
