@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"runtime"
 	"strings"
@@ -45,6 +46,8 @@ type Spec struct {
 	Path string
 	Args []string
 	Env  []string
+	// Files are open in the child as descriptors 3 and up.
+	Files []*os.File
 	// OnEvent, if set, is called for every event, from the reading goroutine,
 	// before Await can return it.
 	OnEvent func(Event)
@@ -90,6 +93,7 @@ func Start(spec Spec) (*Child, error) {
 	c := &Child{spec: spec, grace: defaultGrace, changed: make(chan struct{}), ended: make(chan struct{})}
 	c.cmd = exec.Command(spec.Path, spec.Args...)
 	c.cmd.Env = spec.Env
+	c.cmd.ExtraFiles = spec.Files
 	c.cmd.Stderr = &c.stderr
 	c.cmd.WaitDelay = defaultGrace // whoever inherited its stderr does not hold us up
 	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}

@@ -1,14 +1,13 @@
 package experiment
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strconv"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
 	"xmsched/bench/workloads"
@@ -18,16 +17,25 @@ import (
 // from a ready edge in one process until the gate word of another is closed.
 // Both are clients of the daemon by the board alone, without a device; the one
 // that waits reads its gate word without pause, so that no wake-up of its own
-// is in the figure.
+// is in the figure. The same run measures the floor: how long the kernel takes
+// to wake a process that is blocked as the daemon is, with the same pauses.
 type Decision struct {
 	Edges int           // ready edges
 	Idle  time.Duration // span over which the daemon's CPU time is read while nothing changes
 }
 
+// Validate says what is wrong with the experiment.
+func (d Decision) Validate() error {
+	return limit.First(
+		limit.Check("edges", d.Edges, 1, 100_000),
+		limit.Check("idle", d.Idle, time.Second, 10*time.Minute),
+	)
+}
+
 // RunDecision measures both.
 func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what string, done, total int)) (rows.Row, []float64, error) {
-	if d.Edges < 1 || d.Idle < time.Second {
-		return rows.Row{}, nil, errors.New("decision: want at least 1 edge and 1 s of quiet")
+	if err := d.Validate(); err != nil {
+		return rows.Row{}, nil, err
 	}
 	if report == nil {
 		report = func(string, int, int) {}
@@ -52,15 +60,32 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 	}
 	defer watcher.Kill()
 
-	report("the daemon while nothing changes", 0, 2)
+	report("the daemon while nothing changes", 0, 3)
 	idlePct, err := l.daemonLoad(ctx, d.Idle)
 	if err != nil {
 		return rows.Row{}, nil, err
 	}
-	report("ready edges", 1, 2)
-	us, err := l.edges(ctx, d.Edges, watcher, toggler)
+	// The watcher looks from here on: what it costs the machine that a core is
+	// busy (or spares it, since that core does not sleep) is in both figures.
+	if err := watcher.Begin(); err != nil {
+		return rows.Row{}, nil, err
+	}
+	if err := looking(ctx, watcher); err != nil {
+		return rows.Row{}, nil, err
+	}
+	report("the floor: waking a process", 1, 3)
+	floor, err := l.wakes(ctx, d.Edges)
 	if err != nil {
 		return rows.Row{}, nil, err
+	}
+	f, err := stats.Summarize(floor)
+	if err != nil {
+		return rows.Row{}, nil, fmt.Errorf("decision: %w", err)
+	}
+	report("ready edges", 2, 3)
+	us, err := l.edges(ctx, d.Edges, watcher, toggler)
+	if err != nil {
+		return rows.Row{}, nil, fmt.Errorf("decision: %w", err)
 	}
 	s, err := stats.Summarize(us)
 	if err != nil {
@@ -68,6 +93,7 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 	}
 	return l.Row("decision", rows.ModeXmsched, s.N, rows.Params{"clients": 2, "idle_s": d.Idle.Seconds()}, rows.Metrics{
 		"p50_us": s.P50, "p90_us": s.P90, "p99_us": s.P99, "max_us": s.Max, "daemon_idle_pct": idlePct,
+		"floor_p50_us": f.P50, "floor_p99_us": f.P99,
 	}), us, nil
 }
 
@@ -94,12 +120,6 @@ func (l *Lab) decisionClient(ctx context.Context, role workloads.Role, priority,
 func (l *Lab) edges(ctx context.Context, n int, watcher, toggler *Child) ([]float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+time.Duration(n)*10*time.Millisecond, errors.New("the edges did not end in time"))
 	defer cancel()
-	if err := watcher.Begin(); err != nil {
-		return nil, err
-	}
-	if _, err := watcher.Await(ctx, workloads.KindGate); err != nil { // it looks
-		return nil, err
-	}
 	if err := toggler.Begin(); err != nil {
 		return nil, err
 	}
@@ -114,6 +134,14 @@ func (l *Lab) edges(ctx context.Context, n int, watcher, toggler *Child) ([]floa
 	return pairEdges(ready.AtNS, closed.AtNS)
 }
 
+// looking waits for a watcher's first look.
+func looking(ctx context.Context, watcher *Child) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, daemonTimeout, errors.New("it did not look at its gate in time"))
+	defer cancel()
+	_, err := watcher.Await(ctx, workloads.KindGate)
+	return err
+}
+
 func edgeTimes(ctx context.Context, c *Child, into *workloads.EdgeTimes) error {
 	e, err := c.Await(ctx, workloads.KindResult)
 	if err != nil {
@@ -122,8 +150,8 @@ func edgeTimes(ctx context.Context, c *Child, into *workloads.EdgeTimes) error {
 	return e.Into(into)
 }
 
-// pairEdges gives the time from each ready edge to the closing that follows it
-// before the next edge. An edge without one is an error: a decision was missed.
+// pairEdges gives the time from each edge to the answer that follows it before
+// the next edge. An edge without one is an error: it was missed.
 func pairEdges(ready, closed []int64) ([]float64, error) {
 	var us []float64
 	j := 0
@@ -132,59 +160,10 @@ func pairEdges(ready, closed []int64) ([]float64, error) {
 			j++
 		}
 		if j == len(closed) || (i+1 < len(ready) && closed[j] > ready[i+1]) {
-			return nil, fmt.Errorf("decision: no gate was closed after ready edge %d of %d", i+1, len(ready))
+			return nil, fmt.Errorf("edge %d of %d was not answered", i+1, len(ready))
 		}
 		us = append(us, float64(closed[j]-at)/1e3)
 		j++
 	}
 	return us, nil
-}
-
-// daemonLoad gives the daemon's share of one core over the span, in per cent.
-func (l *Lab) daemonLoad(ctx context.Context, span time.Duration) (float64, error) {
-	begun := time.Now()
-	before, err := cpuTime(l.DaemonPid())
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-time.After(span):
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	after, err := cpuTime(l.DaemonPid())
-	if err != nil {
-		return 0, err
-	}
-	return 100 * (after - before).Seconds() / time.Since(begun).Seconds(), nil
-}
-
-// cpuTime reads the user and system time of a process. The unit of
-// /proc/<pid>/stat is USER_HZ, which is 100 on every Linux that Go runs on; so
-// the span must be some seconds for 0.1 % to show.
-func cpuTime(pid int) (time.Duration, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, fmt.Errorf("read the daemon's CPU time: %w", err)
-	}
-	return parseCPUTime(b)
-}
-
-func parseCPUTime(stat []byte) (time.Duration, error) {
-	// The command's name, in parentheses, may hold blanks and parentheses.
-	i := bytes.LastIndexByte(stat, ')')
-	fields := bytes.Fields(stat[i+1:])
-	const utime, stime = 11, 12 // counted from the state, the first field after the name
-	if i < 0 || len(fields) <= stime {
-		return 0, errors.New("read CPU time: the line is too short")
-	}
-	total := 0
-	for _, f := range [][]byte{fields[utime], fields[stime]} {
-		ticks, err := strconv.Atoi(string(f))
-		if err != nil {
-			return 0, fmt.Errorf("read CPU time: %w", err)
-		}
-		total += ticks
-	}
-	return time.Duration(total) * 10 * time.Millisecond, nil
 }

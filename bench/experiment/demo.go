@@ -26,6 +26,7 @@ type DemoPhase struct {
 	BackgroundPerS float64
 	ShareOfAlone   float64 // of the background's kernels per second
 	Verified       uint64  // result words compared with the closed form, all equal
+	Level          int     // at which the background was governed under xmsched
 }
 
 // DefaultDemo gives a load that shows on both kinds of device what the first
@@ -45,9 +46,9 @@ func DefaultDemo(quick bool) Demo {
 	return d
 }
 
-// Params of the demonstration's rows.
-func (d Demo) Params(mode string) rows.Params {
-	return P99{Requests: d.Requests, Load: d.Load, Level: 1}.params(mode)
+// Params of the rows of a phase; level is that in force under xmsched.
+func (d Demo) Params(mode string, level int) rows.Params {
+	return P99{Requests: d.Requests, Load: d.Load}.params(mode, level)
 }
 
 // RunDemo runs the three phases. report is told what is being run and how far
@@ -79,7 +80,7 @@ func (l *Lab) RunDemo(ctx context.Context, d Demo, report func(what string, done
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", mode, err)
 		}
-		p := DemoPhase{Mode: mode, Latency: s, LatencyUS: r.LatencyUS, BackgroundPerS: r.BackgroundPerS, Verified: r.Verified}
+		p := DemoPhase{Mode: mode, Latency: s, LatencyUS: r.LatencyUS, BackgroundPerS: r.BackgroundPerS, Verified: r.Verified, Level: r.Level}
 		if mode == rows.ModeAlone {
 			p.BackgroundPerS = alonePerS
 		}

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -85,16 +86,26 @@ func TestImagesPerS(t *testing.T) {
 }
 
 func TestP99Validate(t *testing.T) {
-	good := P99{Requests: Requests{Count: 10}, Load: Load{Programs: 1}, Rounds: 2, Modes: []string{rows.ModeAlone}}
+	good := P99{
+		Requests: Requests{RequestUS: 450, Kernels: 1, Count: 10}, Load: Load{Programs: 1, KernelUS: 4700, InFlight: 16},
+		Rounds: 2, Modes: []string{rows.ModeAlone, rows.ModeXmsched}, Levels: []Level{1},
+	}
 	if err := good.Validate(); err != nil {
 		t.Error(err)
 	}
 	for want, spoil := range map[string]func(*P99){
-		"rounds is 0":      func(p *P99) { p.Rounds = 0 },
-		"do not fill":      func(p *P99) { p.Rounds = 11 },
-		"backgrounds is 0": func(p *P99) { p.Load.Programs = 0 },
-		"no modes":         func(p *P99) { p.Modes = nil },
-		`mode "mps"`:       func(p *P99) { p.Modes = []string{"mps"} },
+		"rounds is 0":                         func(p *P99) { p.Rounds = 0 },
+		"do not fill":                         func(p *P99) { p.Rounds = 11 },
+		"backgrounds is 0":                    func(p *P99) { p.Load.Programs = 0 },
+		"no modes":                            func(p *P99) { p.Modes = nil },
+		`mode "mps"`:                          func(p *P99) { p.Modes = []string{"mps"} },
+		"no level":                            func(p *P99) { p.Levels = nil },
+		"backgrounds is 100000, want 1 to 64": func(p *P99) { p.Load.Programs = 100_000 },
+		"count is 2000000, want 1 to 1000000": func(p *P99) { p.Requests.Count = 2_000_000 },
+		"background-us is NaN":                func(p *P99) { p.Load.KernelUS = math.NaN() },
+		"in-flight is 513, want 1 to 512":     func(p *P99) { p.Load.InFlight = 513 },
+		"threshold is -1, want 0 to 1024":     func(p *P99) { p.Load.Threshold = -1 },
+		"priority is 256, want -255 to 255":   func(p *P99) { p.Requests.Priority = 256 },
 	} {
 		p := good
 		spoil(&p)
@@ -108,7 +119,7 @@ func TestDemoParamsMakeRows(t *testing.T) {
 	for _, quick := range []bool{false, true} {
 		d := DefaultDemo(quick)
 		for _, mode := range []string{rows.ModeAlone, rows.ModeXmsched} {
-			params := d.Params(mode)
+			params := d.Params(mode, 2)
 			if _, ok := params["level"]; ok != (mode == rows.ModeXmsched) {
 				t.Errorf("%s: level is there: %v", mode, ok)
 			}

@@ -238,11 +238,11 @@ func (l *Lab) scheduledEnv() []string {
 	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib)
 }
 
-// Under says how a program runs under the daemon. The zero value of a nil
-// pointer's place, "not at all", is nil.
+// Under says how a program runs under the daemon; a nil *Under: not at all.
 type Under struct {
 	Name      string
 	Priority  int
+	Level     Level
 	Threshold int // 0: the default
 	Batch     int // 0: the default
 }
@@ -256,7 +256,7 @@ func (l *Lab) start(name string, u *Under, onEvent func(Event), path string, arg
 	if err != nil {
 		return nil, err
 	}
-	all := []string{"--require-daemon", "--name", u.Name, "--priority", fmt.Sprint(u.Priority)}
+	all := []string{"--require-daemon", "--name", u.Name, "--priority", fmt.Sprint(u.Priority), "--level", u.Level.String()}
 	if u.Threshold > 0 {
 		all = append(all, "--threshold", fmt.Sprint(u.Threshold))
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
 	"xmsched/bench/workloads"
@@ -20,7 +21,7 @@ import (
 // Launch is the experiment behind the row of that name: what a launch costs a
 // foreign C program without us and preloaded, the two alternating.
 type Launch struct {
-	Modes     []string // subset of free, bounded
+	Modes     []string // subset of free, bounded, gated
 	Threads   []int
 	KernelUS  float64 // 0: the empty kernel
 	Rounds    int     // pairs of processes
@@ -31,30 +32,45 @@ type Launch struct {
 
 // Validate says what is wrong with the experiment.
 func (e Launch) Validate() error {
-	if len(e.Modes) == 0 || len(e.Threads) == 0 || e.Rounds < 1 || e.Reps < 1 || e.RepMS < 1 {
-		return errors.New("launch: modes, threads, rounds, reps and the repetition's length must not be empty or 0")
+	if len(e.Modes) == 0 {
+		return errors.New("no modes")
 	}
 	for _, m := range e.Modes {
-		if m != rows.ModeFree && m != rows.ModeBounded {
-			return fmt.Errorf("mode %q is none of free, bounded", m)
+		if _, ok := launchLevels[m]; !ok {
+			return fmt.Errorf("mode %q is none of free, bounded, gated", m)
 		}
 	}
 	for _, n := range e.Threads {
-		if n < 1 || n > 256 {
-			return fmt.Errorf("threads is %d, want 1 to 256", n)
+		if err := limit.Check("threads", n, 1, 256); err != nil {
+			return err
 		}
 	}
-	if e.KernelUS < 0 || e.SyncEvery < 0 {
-		return errors.New("launch: kernel-us and sync-every cannot be negative")
+	if slices.Contains(e.Modes, rows.ModeGated) && e.KernelUS < gatedKernelUS {
+		return fmt.Errorf("kernel-us is %v, want at least %v in mode gated: a wait in front of every command is paid per kernel", e.KernelUS, gatedKernelUS)
 	}
-	return nil
+	return limit.First(
+		limit.Check("thread counts", len(e.Threads), 1, 16),
+		limit.Check("kernel-us", e.KernelUS, 0, maxKernelUS),
+		limit.Check("rounds", e.Rounds, 1, maxRounds),
+		limit.Check("reps", e.Reps, 1, 1000),
+		limit.Check("rep-ms", e.RepMS, 1, 60_000),
+		limit.Check("sync-every", e.SyncEvery, 0, 1_000_000),
+	)
 }
+
+// gatedKernelUS is the shortest kernel of the mode gated.
+const gatedKernelUS = 100.0
+
+// launchLevels gives the level that a mode is measured at.
+var launchLevels = map[string]Level{rows.ModeFree: LevelAuto, rows.ModeBounded: 1, rows.ModeGated: 2}
 
 // launchTimeout bounds one process beyond its planned length.
 const launchTimeout = 60 * time.Second
 
 // RunLaunch measures. A free run has the daemon and no competitor; a bounded one
-// has a competitor of a higher class registered that never becomes ready.
+// (Level 1) and a gated one (Level 2) have a competitor of a higher class
+// registered that never becomes ready: the gate stays open, and what is measured
+// is the price of being ready to stop.
 func (l *Lab) RunLaunch(ctx context.Context, e Launch, report func(what string, done, total int)) ([]rows.Row, error) {
 	if err := e.Validate(); err != nil {
 		return nil, err
@@ -73,7 +89,7 @@ func (l *Lab) RunLaunch(ctx context.Context, e Launch, report func(what string, 
 			return nil, err
 		}
 		done := func() {}
-		if mode == rows.ModeBounded {
+		if mode != rows.ModeFree {
 			if done, err = l.competitor(ctx); err != nil {
 				return nil, err
 			}
@@ -137,7 +153,7 @@ func (l *Lab) launchMode(ctx context.Context, e Launch, mode string, args []stri
 		sides := []struct {
 			into map[int][]float64
 			u    *Under
-		}{{native, nil}, {preloaded, &Under{Name: "launchloop"}}}
+		}{{native, nil}, {preloaded, &Under{Name: "launchloop", Level: launchLevels[mode]}}}
 		if round%2 == 1 { // neither side is always the first of its pair
 			slices.Reverse(sides)
 		}
@@ -154,6 +170,9 @@ func (l *Lab) launchMode(ctx context.Context, e Launch, mode string, args []stri
 	var out []rows.Row
 	for _, threads := range e.Threads {
 		params := rows.Params{"threads": threads, "kernel_us": e.KernelUS}
+		if level := launchLevels[mode]; level != LevelAuto {
+			params["level"] = int(level)
+		}
 		if e.SyncEvery > 0 {
 			params["sync_every"] = e.SyncEvery
 		}

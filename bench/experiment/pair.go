@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -34,11 +35,18 @@ type Load struct {
 	Threshold int // under xmsched; 0: the default
 	Batch     int // under xmsched; 0: the default
 	Priority  int
+	Level     Level // under xmsched
 }
 
 // PairResult is what a run of requests beside a load gave.
 type PairResult struct {
 	LatencyUS []float64
+	StartNS   []int64 // when each request began (CLOCK_MONOTONIC)
+	// EndedNS is when each kernel of the backgrounds was seen to have ended, in
+	// ascending order (CLOCK_MONOTONIC).
+	EndedNS []int64
+	// Level at which the daemon governed the backgrounds; 0 without one.
+	Level int
 	// BackgroundPerS counts the kernels of all background programs that ended
 	// while the requests ran, per second.
 	BackgroundPerS float64
@@ -63,20 +71,18 @@ func (l *Lab) Pair(ctx context.Context, mode string, req Requests, load Load, re
 	if err != nil {
 		return PairResult{}, err
 	}
-	var under func(name string, priority, threshold, batch int) *Under
+	var under func(Under) *Under
 	switch mode {
 	case rows.ModeAlone:
 		load.Programs = 0
-		under = func(string, int, int, int) *Under { return nil }
+		under = func(Under) *Under { return nil }
 	case rows.ModeNative:
-		under = func(string, int, int, int) *Under { return nil }
+		under = func(Under) *Under { return nil }
 	case rows.ModeXmsched:
 		if err := l.Daemon(ctx); err != nil {
 			return PairResult{}, err
 		}
-		under = func(name string, priority, threshold, batch int) *Under {
-			return &Under{Name: name, Priority: priority, Threshold: threshold, Batch: batch}
-		}
+		under = func(u Under) *Under { return &u }
 	default:
 		return PairResult{}, fmt.Errorf("mode %q is none of alone, native, xmsched", mode)
 	}
@@ -88,21 +94,26 @@ func (l *Lab) Pair(ctx context.Context, mode string, req Requests, load Load, re
 		}
 	}()
 	for i := range load.Programs {
-		b, err := l.startBackground(i, perUS, load, under("background", load.Priority, load.Threshold, load.Batch))
+		b, err := l.startBackground(i, perUS, load, under(Under{
+			Name: "background", Priority: load.Priority, Level: load.Level, Threshold: load.Threshold, Batch: load.Batch,
+		}))
 		if err != nil {
 			return PairResult{}, err
 		}
 		backgrounds = append(backgrounds, b)
 	}
-	fg, err := l.startRequests(perUS, req, under("requests", req.Priority, 0, 0), report)
+	fg, err := l.startRequests(perUS, req, under(Under{Name: "requests", Priority: req.Priority}), report)
 	if err != nil {
 		return PairResult{}, err
 	}
 	defer fg.Kill()
-	if err := l.begin(ctx, mode, fg, backgrounds); err != nil {
+	level, err := l.begin(ctx, mode, load.Level, fg, backgrounds)
+	if err != nil {
 		return PairResult{}, err
 	}
-	return l.collect(ctx, req, fg, backgrounds)
+	result, err := l.collect(ctx, req, fg, backgrounds)
+	result.Level = level
+	return result, err
 }
 
 func (l *Lab) startRequests(perUS float64, req Requests, u *Under, report func(int)) (*Child, error) {
@@ -200,36 +211,41 @@ func at(counts []count, ns int64) float64 {
 
 // begin waits until all programs are set up (and, under xmsched, registered:
 // before that they are not scheduled), then lets the load run, and then the
-// requests.
-func (l *Lab) begin(ctx context.Context, mode string, fg *Child, backgrounds []*background) error {
+// requests. It gives the level at which the backgrounds are governed.
+func (l *Lab) begin(ctx context.Context, mode string, asked Level, fg *Child, backgrounds []*background) (level int, err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("set-up did not end in time"))
 	defer cancel()
 	pids := []int{fg.Pid()}
 	if _, err := fg.Await(ctx, workloads.KindReady); err != nil {
-		return err
+		return 0, err
 	}
 	for _, b := range backgrounds {
 		if _, err := b.child.Await(ctx, workloads.KindReady); err != nil {
-			return err
+			return 0, err
 		}
 		pids = append(pids, b.child.Pid())
 	}
 	if mode == rows.ModeXmsched {
 		if err := l.awaitTasks(ctx, pids...); err != nil {
-			return err
+			return 0, err
+		}
+		for _, b := range backgrounds {
+			if level, err = l.effective(ctx, b.child.Pid(), asked); err != nil {
+				return 0, err
+			}
 		}
 	}
 	for _, b := range backgrounds {
 		if err := b.child.Begin(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	for _, b := range backgrounds {
 		if err := b.running(ctx); err != nil {
-			return err
+			return 0, err
 		}
 	}
-	return fg.Begin()
+	return level, fg.Begin()
 }
 
 // running waits until the load has ended its first kernels.
@@ -264,44 +280,46 @@ func (l *Lab) collect(ctx context.Context, req Requests, fg *Child, backgrounds 
 	if len(r.LatencyUS) != req.Count {
 		return PairResult{}, fmt.Errorf("requests: %d latencies, want %d", len(r.LatencyUS), req.Count)
 	}
-	result := PairResult{LatencyUS: r.LatencyUS, Verified: r.Verified, Wall: time.Duration(r.AtNS - r.BeganNS)}
+	result := PairResult{LatencyUS: r.LatencyUS, StartNS: r.StartNS, Verified: r.Verified, Wall: time.Duration(r.AtNS - r.BeganNS)}
 	if err := fg.Finish(ctx); err != nil {
 		return PairResult{}, err
 	}
 	for _, b := range backgrounds {
-		words, err := b.finish(ctx, r.AtNS)
+		done, err := b.finish(ctx, r.AtNS)
 		if err != nil {
 			return PairResult{}, err
 		}
-		result.Verified += words
+		result.Verified += done.Verified
+		result.EndedNS = append(result.EndedNS, done.EndedNS...)
 		result.BackgroundPerS += b.between(r.BeganNS, r.AtNS) / result.Wall.Seconds()
 	}
+	slices.Sort(result.EndedNS)
 	return result, nil
 }
 
 // finish lets the load tell a count beyond the span, then ends it and checks
 // its results.
-func (b *background) finish(ctx context.Context, untilNS int64) (uint64, error) {
+func (b *background) finish(ctx context.Context, untilNS int64) (workloads.Event, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("it did not end in time"))
 	defer cancel()
 	for b.lastNS() < untilNS {
 		if _, err := b.child.Await(ctx, workloads.KindProgress); err != nil {
-			return 0, err
+			return workloads.Event{}, err
 		}
 	}
 	_ = b.child.stdin.Close()
 	e, err := b.child.Await(ctx, workloads.KindResult)
 	if err != nil {
-		return 0, err
+		return workloads.Event{}, err
 	}
 	var r workloads.Event
 	if err := e.Into(&r); err != nil {
-		return 0, err
+		return workloads.Event{}, err
 	}
 	if err := verified(b.child.spec.Name, r); err != nil {
-		return 0, err
+		return workloads.Event{}, err
 	}
-	return r.Verified, b.child.Finish(ctx)
+	return r, b.child.Finish(ctx)
 }
 
 func verified(name string, r workloads.Event) error {

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
 	"xmsched/bench/workloads"
@@ -24,7 +25,26 @@ type PyTorch struct {
 	Layers   int // of the language model; the real one has 32
 	Batch    int // of the training
 	Modes    []string
-	Priority int // of the decode; the training's is 0
+	Priority int   // of the decode; the training's is 0
+	Level    Level // of both under xmsched
+}
+
+// Validate says what is wrong with the experiment.
+func (p PyTorch) Validate() error {
+	if len(p.Modes) == 0 || p.Modes[0] != rows.ModeAlone {
+		return errors.New("the first mode must be alone, which the others are compared with")
+	}
+	for _, m := range p.Modes[1:] {
+		if m != rows.ModeNative && m != rows.ModeXmsched {
+			return fmt.Errorf("mode %q is none of native, xmsched", m)
+		}
+	}
+	return limit.First(
+		limit.Check("seconds", p.Seconds, 0.1, maxRowSeconds),
+		limit.Check("layers", p.Layers, 1, 200),
+		limit.Check("batch", p.Batch, 1, 8192),
+		limit.Check("priority", p.Priority, -maxPriority, maxPriority),
+	)
 }
 
 // pytorchTimeout bounds loading and warming of one program: two of them share
@@ -62,8 +82,8 @@ func (r trainResult) imagesPerS(fromS, toS float64) float64 {
 // whether the two runs were identical; the other modes are compared with them.
 // So alone must be the first mode.
 func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string, done, total int)) ([]rows.Row, error) {
-	if len(p.Modes) == 0 || p.Modes[0] != rows.ModeAlone {
-		return nil, errors.New("pytorch: the first mode must be alone, which the others are compared with")
+	if err := p.Validate(); err != nil {
+		return nil, fmt.Errorf("pytorch: %w", err)
 	}
 	if slices.Contains(p.Modes, rows.ModeXmsched) {
 		if err := l.Places.Complete(); err != nil {
@@ -107,9 +127,10 @@ type torch struct {
 	p      PyTorch
 	python string
 
-	tokens []int
-	losses []float64
-	p99MS  float64
+	tokens     []int
+	losses     []float64
+	p99MS      float64
+	imagesPerS float64
 }
 
 func (t *torch) startLLM(u *Under, seconds float64) (*Child, error) {
@@ -182,7 +203,7 @@ func (t *torch) alone(ctx context.Context) (rows.Row, error) {
 	}
 	t.tokens, t.losses = llmAgain.Tokens, trainAgain.Losses
 	llm.Differing += llmAgain.Differing
-	return t.row(rows.ModeAlone, llm, train, train.imagesPerS(train.BeganS, train.EndedS))
+	return t.row(rows.ModeAlone, 0, llm, train, train.imagesPerS(train.BeganS, train.EndedS))
 }
 
 func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
@@ -196,9 +217,7 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 			return rows.Row{}, err
 		}
 		defer t.lab.StopDaemon()
-		underLLM, underTrain = &Under{Name: "llm", Priority: t.p.Priority}, &Under{Name: "train"}
-	default:
-		return rows.Row{}, fmt.Errorf("mode is none of alone, native, xmsched")
+		underLLM, underTrain = &Under{Name: "llm", Priority: t.p.Priority, Level: t.p.Level}, &Under{Name: "train", Level: t.p.Level}
 	}
 	llm, err := t.startLLM(underLLM, t.p.Seconds)
 	if err != nil {
@@ -215,8 +234,12 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 			return rows.Row{}, err
 		}
 	}
+	level := 0
 	if mode == rows.ModeXmsched {
 		if err := t.lab.awaitTasks(ctx, llm.Pid(), train.Pid()); err != nil {
+			return rows.Row{}, err
+		}
+		if level, err = t.lab.effective(ctx, train.Pid(), t.p.Level); err != nil {
 			return rows.Row{}, err
 		}
 	}
@@ -233,12 +256,12 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 	if err := t.finish(ctx, train, &r); err != nil {
 		return rows.Row{}, err
 	}
-	return t.row(mode, l, r, r.imagesPerS(l.BeganS, l.EndedS))
+	return t.row(mode, level, l, r, r.imagesPerS(l.BeganS, l.EndedS))
 }
 
 // row judges identity against the repeated run alone: the same tokens (also in
 // every later repetition of the prompt) and bit for bit the same losses.
-func (t *torch) row(mode string, l llmResult, r trainResult, imagesPerS float64) (rows.Row, error) {
+func (t *torch) row(mode string, level int, l llmResult, r trainResult, imagesPerS float64) (rows.Row, error) {
 	s, err := stats.Summarize(l.LatencyMS)
 	if err != nil {
 		return rows.Row{}, fmt.Errorf("llm.py: %w", err)
@@ -254,18 +277,22 @@ func (t *torch) row(mode string, l llmResult, r trainResult, imagesPerS float64)
 			mode, l.Differing, l.Tokens, t.tokens, r.Losses, t.losses)
 	}
 	if mode == rows.ModeAlone {
-		t.p99MS = s.P99
+		t.p99MS, t.imagesPerS = s.P99, imagesPerS
 	}
 	params := rows.Params{"layers": t.p.Layers, "batch": t.p.Batch, "seconds": t.p.Seconds}
 	if mode == rows.ModeXmsched {
-		params["priority"], params["background_priority"], params["level"] = t.p.Priority, 0, 1
+		params["priority"], params["background_priority"], params["level"] = t.p.Priority, 0, level
 	}
 	total := 0.0
 	for _, ms := range l.LatencyMS {
 		total += ms
 	}
-	return t.lab.Row("pytorch", mode, s.N, params, rows.Metrics{
+	metrics := rows.Metrics{
 		"llm_p50_ms": s.P50, "llm_p99_ms": s.P99, "llm_p99_ratio": s.P99 / t.p99MS,
 		"llm_tokens_per_s": float64(s.N) / (total / 1e3), "train_img_per_s": imagesPerS, "identical": identical,
-	}), nil
+	}
+	if t.imagesPerS > 0 { // what the training got: at this level it may starve
+		metrics["train_ratio"] = imagesPerS / t.imagesPerS
+	}
+	return t.lab.Row("pytorch", mode, s.N, params, metrics), nil
 }

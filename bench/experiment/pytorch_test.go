@@ -81,6 +81,9 @@ func TestPyTorchRows(t *testing.T) {
 	if alone.Metrics["identical"] != 1 {
 		t.Error("two runs with the same tokens and losses are not identical")
 	}
+	if alone.Metrics["train_ratio"] != 1 || native.Metrics["train_ratio"] != 1 {
+		t.Errorf("the training got %v of what it gets alone", native.Metrics["train_ratio"])
+	}
 	if native.Metrics["identical"] != 0 {
 		t.Error("losses that differ in the last digit are called identical")
 	}
@@ -90,7 +93,9 @@ func TestPyTorchRefuses(t *testing.T) {
 	lab := torchLab(t)
 	for want, p := range map[string]PyTorch{
 		"first mode must be alone": {Modes: []string{rows.ModeNative}},
-		"no-such-python":           {Python: "no-such-python", Modes: []string{rows.ModeAlone}},
+		"layers is 0, want 1":      {Seconds: 1, Batch: 1, Modes: []string{rows.ModeAlone}},
+		`mode "mps"`:               {Seconds: 1, Batch: 1, Layers: 1, Modes: []string{rows.ModeAlone, "mps"}},
+		"no-such-python":           {Python: "no-such-python", Seconds: 1, Layers: 1, Batch: 1, Modes: []string{rows.ModeAlone}},
 	} {
 		if _, err := lab.RunPyTorch(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, want it to say %q", err, want)

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"time"
 
+	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
 )
@@ -17,13 +19,21 @@ import (
 // ends, when it is preloaded.
 type Startup struct {
 	InitPairs  int
-	PlainPairs int
+	PlainPairs int // rounds of the program without CUDA: plain, empty library, ours
+}
+
+// Validate says what is wrong with the experiment.
+func (s Startup) Validate() error {
+	return limit.First(
+		limit.Check("init-pairs", s.InitPairs, 1, 1000),
+		limit.Check("plain-pairs", s.PlainPairs, 4, 100_000),
+	)
 }
 
 // RunStartup measures both; pairs alternate.
 func (l *Lab) RunStartup(ctx context.Context, s Startup, report func(what string, done, total int)) ([]rows.Row, error) {
-	if s.InitPairs < 1 || s.PlainPairs < 4 {
-		return nil, errors.New("startup: want at least 1 pair of cuInit and 4 of a plain program")
+	if err := s.Validate(); err != nil {
+		return nil, err
 	}
 	if err := l.Places.Complete(); err != nil {
 		return nil, err
@@ -106,51 +116,82 @@ func (l *Lab) initOnce(ctx context.Context, u *Under) (float64, error) {
 // plainProgram does nothing and uses no CUDA.
 const plainProgram = "/bin/true"
 
-// withoutCUDA starts the plain program itself with and without the library in
-// LD_PRELOAD: xrun's own start is the same for every program and not in
-// question. "Not measurable" means that the median of the paired differences is
-// within the interquartile range of the plain starts: one more start without us
-// varies by more.
-func (l *Lab) withoutCUDA(ctx context.Context, pairs int, report func(string, int, int)) (rows.Row, error) {
-	library, err := l.Places.Library("libxmsched.so")
+// withoutCUDA starts the plain program with nothing in LD_PRELOAD, with a library
+// that contains nothing, and with ours: preloading is the form of the product, so
+// the reader sees both what ours adds to the start and what any library would.
+// xrun's own start is the same for every program and not in question. The three
+// starts take turns in being the first.
+func (l *Lab) withoutCUDA(ctx context.Context, rounds int, report func(string, int, int)) (rows.Row, error) {
+	ours, err := l.Places.Library("libxmsched.so")
 	if err != nil {
 		return rows.Row{}, err
 	}
-	env := cleanEnv()
-	underUs := append(append([]string(nil), l.scheduledEnv()...), "LD_PRELOAD="+library)
-	var plain, preloaded []float64
-	for i := range pairs {
+	empty, err := l.Places.Library("bench", "empty.so")
+	if err != nil {
+		return rows.Row{}, err
+	}
+	plain := l.env
+	envs := [...][]string{
+		plain,
+		append(slices.Clone(plain), "LD_PRELOAD="+empty),
+		append(l.scheduledEnv(), "LD_PRELOAD="+ours),
+	}
+	var us [len(envs)][]float64
+	for i := range rounds {
 		if i%50 == 0 {
-			report("a program without CUDA", i, pairs)
+			report("a program without CUDA", i, rounds)
 		}
 		if ctx.Err() != nil {
 			return rows.Row{}, context.Cause(ctx)
 		}
-		a, err := startAndEnd(plainProgram, env)
-		if err != nil {
-			return rows.Row{}, err
+		for j := range envs {
+			which := (i + j) % len(envs)
+			took, err := startAndEnd(plainProgram, envs[which])
+			if err != nil {
+				return rows.Row{}, err
+			}
+			us[which] = append(us[which], took)
 		}
-		b, err := startAndEnd(plainProgram, underUs)
-		if err != nil {
-			return rows.Row{}, err
-		}
-		plain, preloaded = append(plain, a), append(preloaded, b)
 	}
-	n, err := stats.Median(plain)
+	metrics, err := plainStarts(us[0], us[1], us[2])
 	if err != nil {
 		return rows.Row{}, err
 	}
-	extra, err := stats.PairedMedian(plain, preloaded)
+	return l.Row("startup", rows.ModeNoCUDA, rounds, rows.Params{"program": plainProgram}, metrics), nil
+}
+
+// plainStarts compares starts without a library, with an empty one and with
+// ours, in us. Differences are medians of the rounds' differences; noise_us is
+// the interquartile range of the plain starts: one more start without us varies
+// by as much.
+func plainStarts(native, empty, ours []float64) (rows.Metrics, error) {
+	n, err := stats.Median(native)
 	if err != nil {
-		return rows.Row{}, err
+		return nil, err
 	}
-	noise, err := stats.InterquartileRange(plain)
+	extra, err := stats.PairedMedian(native, ours)
 	if err != nil {
-		return rows.Row{}, err
+		return nil, err
 	}
-	return l.Row("startup", rows.ModeNoCUDA, pairs, rows.Params{"program": plainProgram}, rows.Metrics{
-		"native_us": n, "extra_us": extra, "noise_us": noise, "extra_over_noise_ratio": extra / noise,
-	}), nil
+	emptyExtra, err := stats.PairedMedian(native, empty)
+	if err != nil {
+		return nil, err
+	}
+	overEmpty, err := stats.PairedMedian(empty, ours)
+	if err != nil {
+		return nil, err
+	}
+	noise, err := stats.InterquartileRange(native)
+	if err != nil {
+		return nil, err
+	}
+	if noise <= 0 {
+		return nil, errors.New("startup: the starts do not vary: too few were measured")
+	}
+	return rows.Metrics{
+		"native_us": n, "noise_us": noise, "extra_us": extra, "extra_over_noise_ratio": extra / noise,
+		"empty_preload_extra_us": emptyExtra, "over_empty_us": overEmpty, "over_empty_noise_ratio": overEmpty / noise,
+	}, nil
 }
 
 func startAndEnd(path string, env []string) (us float64, err error) {

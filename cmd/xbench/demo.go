@@ -93,7 +93,7 @@ func simulatedNote(simulated bool) string {
 func demoRows(lab *experiment.Lab, demo experiment.Demo, phases []experiment.DemoPhase) []rows.Row {
 	var out []rows.Row
 	for _, ph := range phases {
-		out = append(out, lab.Row("demo", ph.Mode, ph.Latency.N, demo.Params(ph.Mode), rows.Metrics{
+		out = append(out, lab.Row("demo", ph.Mode, ph.Latency.N, demo.Params(ph.Mode, ph.Level), rows.Metrics{
 			"p50_us": ph.Latency.P50, "p90_us": ph.Latency.P90, "p99_us": ph.Latency.P99, "max_us": ph.Latency.Max,
 			"p99_ratio": ph.P99Ratio, "background_per_s": ph.BackgroundPerS, "background_ratio": ph.ShareOfAlone,
 		}))

@@ -193,12 +193,19 @@ func TestP99(t *testing.T) {
 	dir := t.TempDir()
 	out := xbench(t, "p99", "--sim", "--json", "--results", dir, "--plot", filepath.Join(dir, "p99"),
 		"--request-us", "2000", "--count", "120", "--gap-us", "50", "--burst", "60", "--pause-us", "100000",
-		"--background-us", "2000", "--threshold", "2", "--batch", "1", "--backgrounds", "2", "--rounds", "2")
+		"--background-us", "2000", "--threshold", "2", "--batch", "1", "--backgrounds", "2", "--rounds", "2", "--level", "1")
 	r := measured(t, out)
 	better(t, r)
 	ours := byMode(t, r, rows.ModeXmsched)
 	if ours.N != 120 || ours.Params["level"] != 1.0 || ours.Params["backgrounds"] != 2.0 {
 		t.Errorf("row %+v", ours)
+	}
+	// Two kernels of each background run on; then the rest of the burst is alone.
+	if n := ours.Metrics["gated_count"]; n < 40 || n > 116 {
+		t.Errorf("%v of 120 requests were gated, want most of the bursts", n)
+	}
+	if ratio := ours.Metrics["gated_p50_us"] / byMode(t, r, rows.ModeAlone).Metrics["p50_us"]; ratio > 1.5 {
+		t.Errorf("half of the gated requests take %v times what they take alone", ratio)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "p99-*.jsonl"))
 	if err != nil || len(kept) != 1 {
@@ -230,8 +237,10 @@ func TestLaunchAndStartup(t *testing.T) {
 	if first := byMode(t, r, rows.ModeFree); first.Metrics["first_init_extra_ms"] > 50 { // ten times the bound
 		t.Errorf("the first cuInit is later by %v ms", first.Metrics["first_init_extra_ms"])
 	}
-	if _, ok := byMode(t, r, rows.ModeNoCUDA).Metrics["extra_us"]; !ok {
-		t.Error("the program without CUDA was not measured")
+	for _, metric := range []string{"extra_us", "empty_preload_extra_us", "over_empty_us", "noise_us"} {
+		if _, ok := byMode(t, r, rows.ModeNoCUDA).Metrics[metric]; !ok {
+			t.Errorf("the program without CUDA has no %s", metric)
+		}
 	}
 	left(t)
 }
@@ -242,8 +251,27 @@ func TestDecision(t *testing.T) {
 	if r[0].N != 200 || m["p50_us"] <= 0 || m["p50_us"] > 1000 { // ten times the bound of P99
 		t.Errorf("%d edges, %v", r[0].N, m)
 	}
+	if m["floor_p50_us"] <= 0 || m["floor_p50_us"] > 1000 {
+		t.Errorf("waking a process takes %v us", m["floor_p50_us"])
+	}
 	if m["daemon_idle_pct"] > 10 {
 		t.Errorf("the daemon takes %v %% of a core while nothing changes", m["daemon_idle_pct"])
+	}
+	left(t)
+}
+
+// At Level 1 the queued kernels run on, up to the bound; how many is the bound's affair.
+func TestPreempt(t *testing.T) {
+	r := measured(t, xbench(t, "preempt", "--sim", "--json", "--level", "1", "--kernel-us", "3000", "--closings", "12"))
+	m := r[0].Metrics
+	if r[0].Row != "preempt" || r[0].Params["level"] != 1.0 || r[0].N < 6 {
+		t.Fatalf("row %+v", r[0])
+	}
+	if m["kernel_p50_us"] < 2500 || m["kernel_p50_us"] > 10_000 {
+		t.Errorf("kernels of 3000 us end every %v us", m["kernel_p50_us"])
+	}
+	if m["stop_p50_us"] < 2*m["kernel_p50_us"] {
+		t.Errorf("it stopped after %v us, though kernels of %v us were queued", m["stop_p50_us"], m["kernel_p50_us"])
 	}
 	left(t)
 }

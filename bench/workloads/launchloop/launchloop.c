@@ -25,7 +25,7 @@ typedef struct cu_context_st *cu_context;
 typedef struct cu_module_st *cu_module;
 typedef struct cu_function_st *cu_function;
 typedef struct cu_stream_st *cu_stream;
-enum { STREAM_NON_BLOCKING = 1, MAX_THREADS = 256, MAX_COUNTS = 16, WARM_UP_LAUNCHES = 2000 };
+enum { STREAM_NON_BLOCKING = 1, MAX_THREADS = 256, MAX_COUNTS = 16, FIRST_LAUNCHES = 20, WARM_UP_LAUNCHES = 2000 };
 
 static struct {
     cu_result (*init)(unsigned);
@@ -262,13 +262,20 @@ static int repeat(cu_context context, cu_function function, int threads, uint64_
     return 0;
 }
 
+/* How many launches a thread fit a repetition, when n took wall_ns. */
+static uint64_t fit(uint64_t wall_ns, uint64_t n) {
+    uint64_t each = wall_ns / n;
+    return opt.rep_ms * 1000000u / (each ? each : 1) + 1;
+}
+
 static int measure(cu_context context, cu_function function, int threads) {
-    uint64_t launches = opt.launches, wall;
-    if (repeat(context, function, threads, WARM_UP_LAUNCHES / (uint64_t)threads + 1, &wall)) return 1;
-    if (!launches) {
-        uint64_t each = wall / (WARM_UP_LAUNCHES / (uint64_t)threads + 1);
-        launches = opt.rep_ms * 1000000u / (each ? each : 1) + 1;
-    }
+    uint64_t launches = opt.launches, fitting, wall;
+    if (repeat(context, function, threads, FIRST_LAUNCHES, &wall)) return 1;
+    fitting = fit(wall, FIRST_LAUNCHES);
+    /* Of long kernels a repetition's worth is warm-up enough. */
+    if (fitting > WARM_UP_LAUNCHES / (uint64_t)threads + 1) fitting = WARM_UP_LAUNCHES / (uint64_t)threads + 1;
+    if (repeat(context, function, threads, fitting, &wall)) return 1;
+    if (!launches) launches = fit(wall, fitting);
     for (int r = 0; r < opt.reps; r++) {
         if (repeat(context, function, threads, launches, &wall)) return 1;
         printf("{\"event\":\"launches\",\"threads\":%d,\"rep\":%d,\"launches\":%" PRIu64 ",\"wall_ns\":%" PRIu64
