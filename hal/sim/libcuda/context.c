@@ -359,16 +359,23 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
     return CUDA_SUCCESS;
 }
 
+static int synchronize(struct sim_ctx *c)
+{
+    int rc = sim_ctx_drain(c);
+    sim_pools_settle();
+    return rc;
+}
+
 EXPORT CUresult cuCtxSynchronize(void)
 {
     struct sim_ctx *c;
     int rc = sim_current(&c);
-    return rc ? rc : sim_ctx_drain(c);
+    return rc ? rc : synchronize(c);
 }
 
 EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
     struct sim_ctx *c;
     int rc = one(ctx, &c);
-    return rc ? rc : sim_ctx_drain(c);
+    return rc ? rc : synchronize(c);
 }

@@ -1,147 +1,119 @@
-/* Copies and memsets. Memory that the driver does not know (pageable) goes
- * through pinned staging memory, as it does in the driver: an asynchronous copy
- * from it returns when the source has been read, one into it when the bytes are
- * there. */
-#define _GNU_SOURCE
-#include "sim.h"
+/* Copies in one dimension, and how any copy runs. */
+#include "copy.h"
 
 #include <string.h>
-#include <time.h>
 
-enum direction { TO_DEVICE, FROM_DEVICE, WITHIN, ANY };
-
-/* ---- staging ---- */
-
-static struct sim_chunk *chunk_try(struct sim_ctx *c)
+/* Bytes from the first of an end to behind its last; 0: they have no number. */
+static size_t footprint(const struct sim_transfer *t, const struct sim_end *e)
 {
-    for (unsigned i = 0; i < c->chunk_count; i++) {
-        struct sim_chunk *k = &c->chunks[i];
-        if (!k->taken && sim_done(&k->busy)) {
-            k->taken = true;
-            return k;
-        }
+    size_t layers, rows, n;
+
+    if (__builtin_mul_overflow(t->depth - 1, e->slice, &layers) || __builtin_mul_overflow(t->height - 1, e->pitch, &rows) ||
+        __builtin_add_overflow(layers, rows, &n) || __builtin_add_overflow(n, t->width, &n) || e->base + n < e->base)
+        return 0;
+    return n;
+}
+
+/* must: the caller says that the driver knows this end. */
+static bool resolve(const struct sim_transfer *t, struct sim_end *e, bool must)
+{
+    struct sim_range r;
+    size_t n = footprint(t, e);
+
+    if (!e->base || !n)
+        return false;
+    e->known = sim_range_find(e->base, n, &r);
+    if (e->known) {
+        e->kind = r.kind;
+        e->sync = r.sync;
     }
-    return NULL;
+    return e->known || (!must && !sim_range_overlaps(e->base, n));
 }
 
-/* Takes a piece of staging memory that the device is through with. The pool
- * grows before anybody waits, so that a gated stream seldom blocks another. */
-static int chunk_take(struct sim_ctx *c, struct sim_chunk **out)
+int sim_transfer_bytes(struct sim_transfer *t, uint64_t dst, uint64_t src, size_t n, enum sim_direction way)
 {
-    const struct timespec moment = {0, 20000};
-
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        struct sim_chunk *k = chunk_try(c);
-        bool grow = !k && c->chunk_count < SIM_CHUNKS;
-        pthread_mutex_unlock(&c->lock);
-        if (k) {
-            *out = k;
-            return CUDA_SUCCESS;
-        }
-        int rc = sim_ctx_error(c);
-        if (!rc && sim_device_gone())
-            rc = CUDA_ERROR_UNKNOWN;
-        void *p = NULL;
-        if (!rc && grow)
-            rc = sim_host_alloc(SIM_CHUNK_BYTES, &p);
-        if (rc)
-            return rc;
-        if (!p) {
-            nanosleep(&moment, NULL);
-            continue;
-        }
-        pthread_mutex_lock(&c->lock);
-        grow = c->chunk_count < SIM_CHUNKS;
-        if (grow)
-            c->chunks[c->chunk_count++] = (struct sim_chunk){.data = p};
-        pthread_mutex_unlock(&c->lock);
-        if (!grow)
-            sim_host_free(p, SIM_CHUNK_BYTES);
-    }
+    *t = (struct sim_transfer){.to = {.base = dst}, .from = {.base = src}, .width = n, .height = 1, .depth = 1};
+    return resolve(t, &t->to, way == SIM_TO_DEVICE || way == SIM_WITHIN) && resolve(t, &t->from, way == SIM_FROM_DEVICE || way == SIM_WITHIN)
+               ? CUDA_SUCCESS
+               : CUDA_ERROR_INVALID_VALUE;
 }
 
-static void chunk_give(struct sim_ctx *c, struct sim_chunk *k, const struct sim_mark *busy)
-{
-    pthread_mutex_lock(&c->lock);
-    k->busy = *busy;
-    k->taken = false;
-    pthread_mutex_unlock(&c->lock);
-}
-
-/* ---- copies ---- */
-
-static int enqueue(struct sim_stream *s, uint64_t dst, uint64_t src, uint64_t n, struct sim_mark *mark)
-{
-    struct sim_entry e = {.command = SIM_COPY, .a = dst, .b = src, .c = n};
-    return sim_submit(s, &e, mark);
-}
-
-static int stage_in(struct sim_ctx *c, struct sim_stream *s, uint64_t dst, const char *src, size_t n, struct sim_mark *mark)
-{
-    for (size_t done = 0; done < n;) {
-        size_t now = n - done < SIM_CHUNK_BYTES ? n - done : SIM_CHUNK_BYTES;
-        struct sim_chunk *k;
-        int rc = chunk_take(c, &k);
-        if (rc)
-            return rc;
-        memcpy(k->data, src + done, now);
-        *mark = (struct sim_mark){0};
-        rc = enqueue(s, dst + done, (uintptr_t)k->data, now, mark);
-        chunk_give(c, k, mark);
-        if (rc)
-            return rc;
-        done += now;
-    }
-    return CUDA_SUCCESS;
-}
-
-struct piece {
-    struct sim_chunk *chunk;
-    struct sim_mark mark;
-    size_t at, n;
+/* What a description says of one end, the same for both. */
+struct described {
+    size_t x, y, z;
+    unsigned type;
+    uint64_t host, device;
+    size_t pitch, rows; /* rows of a layer, as it lies in memory */
 };
 
-static int fetch(struct sim_ctx *c, struct piece *p, char *dst)
+static int end_of(struct sim_transfer *t, struct sim_end *e, const struct described *d)
 {
-    int rc = sim_wait(&p->mark);
-    if (!rc)
-        memcpy(dst + p->at, p->chunk->data, p->n);
-    chunk_give(c, p->chunk, &p->mark);
-    return rc;
+    size_t at, in_layer;
+
+    if (d->type == CU_MEMORYTYPE_ARRAY)
+        return sim_unsupported("a copy from or to an array");
+    if (d->type < CU_MEMORYTYPE_HOST || d->type > CU_MEMORYTYPE_UNIFIED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if ((t->height > 1 || t->depth > 1 || d->pitch) && (d->pitch < t->width || d->pitch - t->width < d->x))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (t->depth > 1 && (d->rows < t->height || d->rows - t->height < d->y))
+        return CUDA_ERROR_INVALID_VALUE;
+    e->pitch = d->pitch;
+    if (__builtin_mul_overflow(d->pitch, d->rows, &e->slice) || __builtin_mul_overflow(d->z, e->slice, &at) ||
+        __builtin_mul_overflow(d->y, d->pitch, &in_layer) || __builtin_add_overflow(at, in_layer, &at) ||
+        __builtin_add_overflow(at, d->x, &at))
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t base = d->type == CU_MEMORYTYPE_HOST ? d->host : d->device;
+    if (!base || __builtin_add_overflow(base, at, &e->base))
+        return CUDA_ERROR_INVALID_VALUE;
+    return resolve(t, e, d->type == CU_MEMORYTYPE_DEVICE) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* One piece is on its way while the one before is read out. */
-static int stage_out(struct sim_ctx *c, struct sim_stream *s, char *dst, uint64_t src, size_t n)
+int sim_transfer_of(struct sim_transfer *t, const CUDA_MEMCPY3D *p, bool *nothing)
 {
-    struct piece before = {0};
-    int rc = CUDA_SUCCESS;
+    *t = (struct sim_transfer){.width = p->WidthInBytes, .height = p->Height, .depth = p->Depth};
+    *nothing = !t->width || !t->height || !t->depth;
+    if (*nothing)
+        return CUDA_SUCCESS;
+    const struct described from = {p->srcXInBytes, p->srcY,      p->srcZ,     p->srcMemoryType,
+                                   (uintptr_t)p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight};
+    const struct described to = {p->dstXInBytes, p->dstY,      p->dstZ,     p->dstMemoryType,
+                                 (uintptr_t)p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight};
+    int rc = end_of(t, &t->from, &from);
+    return rc ? rc : end_of(t, &t->to, &to);
+}
 
-    for (size_t done = 0; done < n && !rc;) {
-        struct piece p = {.at = done, .n = n - done < SIM_CHUNK_BYTES ? n - done : SIM_CHUNK_BYTES};
-        rc = chunk_take(c, &p.chunk);
-        if (rc)
-            break;
-        rc = enqueue(s, (uintptr_t)p.chunk->data, src + done, p.n, &p.mark);
-        if (rc) {
-            chunk_give(c, p.chunk, &(struct sim_mark){0});
-            break;
+/* Rows that lie side by side at both ends are one row. */
+static struct sim_transfer joined(struct sim_transfer t)
+{
+    if (t.to.pitch == t.width && t.from.pitch == t.width) {
+        t.width *= t.height;
+        t.height = 1;
+        if (t.to.slice == t.width && t.from.slice == t.width) {
+            t.width *= t.depth;
+            t.depth = 1;
         }
-        if (before.chunk)
-            rc = fetch(c, &before, dst);
-        before = p;
-        done += p.n;
     }
-    if (before.chunk) {
-        int last = fetch(c, &before, dst);
-        rc = rc ? rc : last;
+    return t;
+}
+
+int sim_transfer_enqueue(struct sim_stream *s, const struct sim_transfer *given, struct sim_mark *mark)
+{
+    struct sim_transfer t = joined(*given);
+    struct sim_entry e = {.command = SIM_COPY, .a = t.to.base, .b = t.from.base, .c = t.width};
+
+    if (t.height > 1 || t.depth > 1) {
+        const struct sim_rows rows = {t.height, t.depth, t.to.pitch, t.to.slice, t.from.pitch, t.from.slice};
+        e.command = SIM_COPY_ROWS;
+        e.arg_bytes = sizeof rows;
+        memcpy(e.args, &rows, sizeof rows);
     }
-    return rc;
+    return sim_submit(s, &e, mark);
 }
 
 /* Two ends in memory that the driver does not know: the host copies, in the
  * stream's order. */
-static int host_to_host(struct sim_stream *s, void *dst, const void *src, size_t n)
+static int host_to_host(struct sim_stream *s, const struct sim_transfer *t)
 {
     struct sim_mark mark;
     struct sim_entry e = {.command = SIM_NOP};
@@ -149,97 +121,58 @@ static int host_to_host(struct sim_stream *s, void *dst, const void *src, size_t
     int rc = sim_submit(s, &e, &mark);
     if (!rc)
         rc = sim_wait(&mark);
-    if (!rc)
-        memmove(dst, src, n);
+    for (size_t z = 0; !rc && z < t->depth; z++)
+        for (size_t y = 0; y < t->height; y++)
+            memmove((void *)(uintptr_t)(t->to.base + z * t->to.slice + y * t->to.pitch),
+                    (const void *)(uintptr_t)(t->from.base + z * t->from.slice + y * t->from.pitch), t->width);
     return rc;
 }
 
-static int copy(uint64_t dst, uint64_t src, size_t n, enum direction way, CUstream h, bool ptds, bool async)
+int sim_transfer_run(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, bool async)
+{
+    struct sim_mark mark = {0};
+    int rc;
+
+    if (t->to.known && t->from.known)
+        rc = sim_transfer_enqueue(s, t, &mark);
+    else if (t->to.known)
+        rc = sim_stage_in(c, s, t, &mark);
+    else if (t->from.known)
+        return sim_stage_out(c, s, t);
+    else
+        return host_to_host(s, t);
+    bool waits = !t->to.known || !t->from.known || !sim_on_device(t->to.kind) || !sim_on_device(t->from.kind) || t->to.sync || t->from.sync;
+    return rc || async || !waits ? rc : sim_wait(&mark);
+}
+
+static int copy(uint64_t dst, uint64_t src, size_t n, enum sim_direction way, CUstream h, bool ptds, bool async)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    struct sim_range to, from;
-    struct sim_mark mark = {0};
+    struct sim_transfer t;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc || !n)
         return rc;
-    if (!dst || !src)
-        return CUDA_ERROR_INVALID_VALUE;
-    bool dst_known = sim_range_find(dst, n, &to), src_known = sim_range_find(src, n, &from);
-    if ((!dst_known && (way == TO_DEVICE || way == WITHIN || sim_range_overlaps(dst, n))) ||
-        (!src_known && (way == FROM_DEVICE || way == WITHIN || sim_range_overlaps(src, n))))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (dst_known && src_known)
-        rc = enqueue(s, dst, src, n, &mark);
-    else if (dst_known)
-        rc = stage_in(c, s, dst, (const char *)(uintptr_t)src, n, &mark);
-    else if (src_known)
-        return stage_out(c, s, (char *)(uintptr_t)dst, src, n);
-    else
-        return host_to_host(s, (void *)(uintptr_t)dst, (const void *)(uintptr_t)src, n);
-    bool host_end = !dst_known || !src_known || to.kind != SIM_RANGE_DEVICE || from.kind != SIM_RANGE_DEVICE;
-    return rc || async || !host_end ? rc : sim_wait(&mark);
+    rc = sim_transfer_bytes(&t, dst, src, n, way);
+    return rc ? rc : sim_transfer_run(c, s, &t, async);
 }
 
 #define H(p) ((uintptr_t)(p))
 
-EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { return copy(d, H(s), n, TO_DEVICE, NULL, false, false); }
-EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr d, const void *s, size_t n) { return copy(d, H(s), n, TO_DEVICE, NULL, true, false); }
-EXPORT CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { return copy(H(d), s, n, FROM_DEVICE, NULL, false, false); }
-EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *d, CUdeviceptr s, size_t n) { return copy(H(d), s, n, FROM_DEVICE, NULL, true, false); }
-EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, WITHIN, NULL, false, false); }
-EXPORT CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, WITHIN, NULL, true, false); }
-EXPORT CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, ANY, NULL, false, false); }
-EXPORT CUresult cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, ANY, NULL, true, false); }
-EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream h) { return copy(d, H(s), n, TO_DEVICE, h, false, true); }
-EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr d, const void *s, size_t n, CUstream h) { return copy(d, H(s), n, TO_DEVICE, h, true, true); }
-EXPORT CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream h) { return copy(H(d), s, n, FROM_DEVICE, h, false, true); }
-EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *d, CUdeviceptr s, size_t n, CUstream h) { return copy(H(d), s, n, FROM_DEVICE, h, true, true); }
-EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, WITHIN, h, false, true); }
-EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, WITHIN, h, true, true); }
-EXPORT CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, ANY, h, false, true); }
-EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, ANY, h, true, true); }
-
-/* ---- memsets: never waited for, like the driver's on device memory ---- */
-
-static int fill(CUdeviceptr dst, unsigned value, unsigned width, size_t n, CUstream h, bool ptds, bool async)
-{
-    struct sim_ctx *c;
-    struct sim_stream *s;
-    struct sim_range r;
-    struct sim_mark mark;
-
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    size_t bytes = n * width; /* wraps, and then means what it wrapped to: so does the driver's */
-    if (rc || !bytes)
-        return rc;
-    n = bytes / width;
-    if (dst % width || !sim_range_find(dst, bytes, &r))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_entry e = {.command = SIM_FILL, .kind = width, .a = dst, .b = value, .c = n};
-    rc = sim_submit(s, &e, &mark);
-    return rc || async || r.kind == SIM_RANGE_DEVICE ? rc : sim_wait(&mark);
-}
-
-#define FILL(bits, type)                                                                         \
-    EXPORT CUresult cuMemsetD##bits##_v2(CUdeviceptr d, type v, size_t n)                         \
-    {                                                                                            \
-        return fill(d, v, bits / 8, n, NULL, false, false);                                      \
-    }                                                                                            \
-    EXPORT CUresult cuMemsetD##bits##_v2_ptds(CUdeviceptr d, type v, size_t n)                    \
-    {                                                                                            \
-        return fill(d, v, bits / 8, n, NULL, true, false);                                       \
-    }                                                                                            \
-    EXPORT CUresult cuMemsetD##bits##Async(CUdeviceptr d, type v, size_t n, CUstream h)           \
-    {                                                                                            \
-        return fill(d, v, bits / 8, n, h, false, true);                                          \
-    }                                                                                            \
-    EXPORT CUresult cuMemsetD##bits##Async_ptsz(CUdeviceptr d, type v, size_t n, CUstream h)      \
-    {                                                                                            \
-        return fill(d, v, bits / 8, n, h, true, true);                                           \
-    }
-
-FILL(8, unsigned char)
-FILL(16, unsigned short)
-FILL(32, unsigned)
+EXPORT CUresult cuMemcpyHtoD_v2(CUdeviceptr d, const void *s, size_t n) { return copy(d, H(s), n, SIM_TO_DEVICE, NULL, false, false); }
+EXPORT CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr d, const void *s, size_t n) { return copy(d, H(s), n, SIM_TO_DEVICE, NULL, true, false); }
+EXPORT CUresult cuMemcpyDtoH_v2(void *d, CUdeviceptr s, size_t n) { return copy(H(d), s, n, SIM_FROM_DEVICE, NULL, false, false); }
+EXPORT CUresult cuMemcpyDtoH_v2_ptds(void *d, CUdeviceptr s, size_t n) { return copy(H(d), s, n, SIM_FROM_DEVICE, NULL, true, false); }
+EXPORT CUresult cuMemcpyDtoD_v2(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, SIM_WITHIN, NULL, false, false); }
+EXPORT CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, SIM_WITHIN, NULL, true, false); }
+EXPORT CUresult cuMemcpy(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, SIM_ANY, NULL, false, false); }
+EXPORT CUresult cuMemcpy_ptds(CUdeviceptr d, CUdeviceptr s, size_t n) { return copy(d, s, n, SIM_ANY, NULL, true, false); }
+EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr d, const void *s, size_t n, CUstream h) { return copy(d, H(s), n, SIM_TO_DEVICE, h, false, true); }
+EXPORT CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr d, const void *s, size_t n, CUstream h) { return copy(d, H(s), n, SIM_TO_DEVICE, h, true, true); }
+EXPORT CUresult cuMemcpyDtoHAsync_v2(void *d, CUdeviceptr s, size_t n, CUstream h) { return copy(H(d), s, n, SIM_FROM_DEVICE, h, false, true); }
+EXPORT CUresult cuMemcpyDtoHAsync_v2_ptsz(void *d, CUdeviceptr s, size_t n, CUstream h) { return copy(H(d), s, n, SIM_FROM_DEVICE, h, true, true); }
+EXPORT CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, SIM_WITHIN, h, false, true); }
+EXPORT CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, SIM_WITHIN, h, true, true); }
+EXPORT CUresult cuMemcpyAsync(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, SIM_ANY, h, false, true); }
+EXPORT CUresult cuMemcpyAsync_ptsz(CUdeviceptr d, CUdeviceptr s, size_t n, CUstream h) { return copy(d, s, n, SIM_ANY, h, true, true); }

@@ -148,7 +148,9 @@ EXPORT CUresult cuEventSynchronize(CUevent e)
     int rc = check(e);
     if (rc)
         return rc;
-    return mark_of(e, &m) ? sim_wait(&m) : CUDA_SUCCESS;
+    rc = mark_of(e, &m) ? sim_wait(&m) : CUDA_SUCCESS;
+    sim_pools_settle();
+    return rc;
 }
 
 static int elapsed(float *ms, CUevent start, CUevent end)

@@ -202,8 +202,6 @@ EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice device)
 static int simulated_attribute(int attribute, int recorded)
 {
     switch (attribute) {
-    case 83:  /* MANAGED_MEMORY */
-    case 89:  /* CONCURRENT_MANAGED_ACCESS */
     case 96:  /* COOPERATIVE_MULTI_DEVICE_LAUNCH */
     case 102: /* VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED */
     case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
@@ -211,7 +209,6 @@ static int simulated_attribute(int attribute, int recorded)
     case 110: /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
     case 112: /* SPARSE_CUDA_ARRAY_SUPPORTED */
     case 114: /* TIMELINE_SEMAPHORE_INTEROP_SUPPORTED */
-    case 115: /* MEMORY_POOLS_SUPPORTED */
     case 116: /* GPU_DIRECT_RDMA_SUPPORTED */
     case 119: /* MEMPOOL_SUPPORTED_HANDLE_TYPES */
     case 120: /* CLUSTER_LAUNCH */

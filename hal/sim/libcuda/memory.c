@@ -22,7 +22,7 @@ static void *reserve(size_t n)
     return p == MAP_FAILED ? NULL : p;
 }
 
-EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t n)
+static int allocate(CUdeviceptr *out, size_t n)
 {
     struct sim_ctx *c;
     struct sim_reply r;
@@ -56,24 +56,53 @@ EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t n)
     return CUDA_SUCCESS;
 }
 
-static int give_back(const struct sim_range *r)
+EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *out, size_t n) { return allocate(out, n); }
+
+#define PITCH 512u /* an H200's: rows begin at multiples of it */
+
+EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
 {
-    struct sim_request q = {.op = r->kind == SIM_RANGE_DEVICE ? SIM_FREE : SIM_HOST_END, .a = r->base};
+    struct sim_ctx *c;
+    size_t row, n;
+
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (__builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &n))
+        return CUDA_ERROR_INVALID_VALUE;
+    rc = allocate(out, n);
+    if (!rc)
+        *pitch = row / PITCH * PITCH;
+    return rc;
+}
+
+int sim_range_release(const struct sim_range *r)
+{
+    bool device = r->kind == SIM_RANGE_DEVICE || r->kind == SIM_RANGE_MANAGED;
+    struct sim_request q = {.op = device ? SIM_FREE : SIM_HOST_END, .a = r->base};
     struct sim_reply reply;
 
+    if (r->kind == SIM_RANGE_POOL)
+        return sim_pool_free(r);
+    if (r->kind == SIM_RANGE_MANAGED)
+        sim_managed_gone(r->id);
     int rc = sim_call(&q, -1, &reply, NULL);
     if (r->kind != SIM_RANGE_REGISTERED)
         munmap((void *)(uintptr_t)r->base, round_page(r->size));
     return rc;
 }
 
-/* Takes a range of the wanted kind out and waits until the device cannot be using
+static bool freed_by_cuMemFree(enum sim_kind kind) { return sim_on_device(kind) || kind == SIM_RANGE_MANAGED; }
+
+/* Takes a range of the wanted kind (DEVICE: one that cuMemFree frees) out and waits until the device cannot be using
  * it any more: like the driver, for everything in its context. */
 static int take_and_wait(uint64_t base, enum sim_kind kind, int absent, struct sim_range *r)
 {
     if (!sim_range_find(base, 1, r))
         return absent;
-    if (r->base != base || r->kind != kind)
+    if (r->base != base || (kind == SIM_RANGE_DEVICE ? !freed_by_cuMemFree(r->kind) : r->kind != kind))
         return CUDA_ERROR_INVALID_VALUE;
     int rc = sim_ctx_is(r->ctx, r->ctx_id) ? sim_ctx_drain(r->ctx) : CUDA_SUCCESS;
     if (rc)
@@ -90,7 +119,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
     if (rc || !p)
         return rc;
     rc = take_and_wait(p, SIM_RANGE_DEVICE, CUDA_ERROR_INVALID_VALUE, &r);
-    return rc ? rc : give_back(&r);
+    return rc ? rc : sim_range_release(&r);
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
@@ -143,7 +172,7 @@ int sim_host_alloc(size_t n, void **out)
 void sim_host_free(void *p, size_t n)
 {
     struct sim_range r = {.base = (uintptr_t)p, .size = n, .kind = SIM_RANGE_HOST};
-    give_back(&r);
+    sim_range_release(&r);
 }
 
 static int host_alloc(void **out, size_t n, unsigned flags)
@@ -183,7 +212,7 @@ EXPORT CUresult cuMemFreeHost(void *p)
     if (rc || !p)
         return rc;
     rc = take_and_wait((uintptr_t)p, SIM_RANGE_HOST, CUDA_ERROR_INVALID_VALUE, &r);
-    return rc ? rc : give_back(&r);
+    return rc ? rc : sim_range_release(&r);
 }
 
 /* ---- registration ---- */
@@ -270,7 +299,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
         return rc;
     struct sim_range r = {.base = base, .size = n, .kind = SIM_RANGE_REGISTERED, .flags = flags | 2, .ctx = c, .ctx_id = c->id};
     if (!sim_range_add(&r)) {
-        give_back(&r);
+        sim_range_release(&r);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     }
     return CUDA_SUCCESS;
@@ -289,7 +318,7 @@ EXPORT CUresult cuMemHostUnregister(void *p)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     rc = take_and_wait((uintptr_t)p, SIM_RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, &r);
-    return rc ? rc : give_back(&r);
+    return rc ? rc : sim_range_release(&r);
 }
 
 EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned flags)
@@ -300,7 +329,7 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out || flags || !sim_range_find((uintptr_t)p, 1, &r) || r.kind == SIM_RANGE_DEVICE)
+    if (!out || flags || !sim_range_find((uintptr_t)p, 1, &r) || freed_by_cuMemFree(r.kind))
         return CUDA_ERROR_INVALID_VALUE;
     *out = (uintptr_t)p;
     return CUDA_SUCCESS;
@@ -314,24 +343,21 @@ EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *p)
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!flags || !sim_range_find((uintptr_t)p, 1, &r) || r.kind == SIM_RANGE_DEVICE)
+    if (!flags || !sim_range_find((uintptr_t)p, 1, &r) || freed_by_cuMemFree(r.kind))
         return CUDA_ERROR_INVALID_VALUE;
     *flags = r.flags;
     return CUDA_SUCCESS;
 }
 
-/* The device forgets a context's device memory by itself; here its addresses
- * become free. Staging memory belongs to the process and is given back. */
+/* The device forgets a context's own memory by itself; here its addresses become
+ * free, and memory of pools and managed memory that it made goes too. Staging memory belongs to the process and is given back. */
 void sim_memory_context_gone(struct sim_ctx *c)
 {
     struct sim_range r;
 
-    while (sim_range_take_ctx(c->id, &r)) {
-        struct sim_request q = {.op = SIM_FREE, .a = r.base};
-        struct sim_reply reply;
-        sim_call(&q, -1, &reply, NULL);
-        munmap((void *)(uintptr_t)r.base, round_page(r.size));
-    }
+    while (sim_range_take_ctx(c->id, &r))
+        sim_range_release(&r);
+    sim_pools_settle();
     for (unsigned i = 0; i < c->chunk_count; i++)
         sim_host_free(c->chunks[i].data, SIM_CHUNK_BYTES);
 }

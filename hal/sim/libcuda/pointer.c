@@ -34,7 +34,8 @@ struct attribute {
 /* The attribute of p, which lies in r; NULL: in nobody's memory. */
 static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r, struct attribute *a)
 {
-    const bool host = r && r->kind != SIM_RANGE_DEVICE;
+    const bool host = r && (r->kind == SIM_RANGE_HOST || r->kind == SIM_RANGE_REGISTERED);
+    const bool managed = r && r->kind == SIM_RANGE_MANAGED;
 
     switch (attribute) {
     case 1: /* CONTEXT */
@@ -47,13 +48,17 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         *a = (struct attribute){r ? p : 0, sizeof p, !r};
         return CUDA_SUCCESS;
     case 4: /* HOST_POINTER */
-        *a = (struct attribute){host ? p : 0, sizeof p, !host};
+        *a = (struct attribute){host || managed ? p : 0, sizeof p, !host && !managed};
         return CUDA_SUCCESS;
     case 7: /* BUFFER_ID */
         *a = (struct attribute){r ? r->id : 0, sizeof(uint64_t), !r};
         return CUDA_SUCCESS;
-    case 6:  /* SYNC_MEMOPS */
-    case 8:  /* IS_MANAGED */
+    case 6: /* SYNC_MEMOPS */
+        *a = (struct attribute){r && r->sync, sizeof(bool), !r};
+        return CUDA_SUCCESS;
+    case 8: /* IS_MANAGED */
+        *a = (struct attribute){managed, sizeof(bool), !r};
+        return CUDA_SUCCESS;
     case 10: /* IS_LEGACY_CUDA_IPC_CAPABLE */
     case 15: /* IS_GPU_DIRECT_RDMA_CAPABLE */
         *a = (struct attribute){0, sizeof(bool), !r};
@@ -69,6 +74,15 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         return CUDA_SUCCESS;
     case 13: /* MAPPED */
         *a = (struct attribute){r != NULL, sizeof(bool), !r};
+        return CUDA_SUCCESS;
+    case 14: /* ALLOWED_HANDLE_TYPES */
+        *a = (struct attribute){0, sizeof(uint64_t), !r};
+        return CUDA_SUCCESS;
+    case 16: /* ACCESS_FLAGS: read and write */
+        *a = (struct attribute){r ? 3 : 0, sizeof(int), !r};
+        return CUDA_SUCCESS;
+    case 17: /* MEMPOOL_HANDLE */
+        *a = (struct attribute){r ? (uintptr_t)r->pool : 0, sizeof(struct sim_pool *), !r};
         return CUDA_SUCCESS;
     }
     return attribute < 1 || attribute > 21 ? CUDA_ERROR_INVALID_VALUE
@@ -110,5 +124,17 @@ EXPORT CUresult cuPointerGetAttributes(unsigned n, int *attributes, void **data,
             return rc ? rc : CUDA_ERROR_INVALID_VALUE;
         memcpy(data[i], &a.value, a.bytes);
     }
+    return CUDA_SUCCESS;
+}
+
+/* The one attribute that can be set: synchronous calls on the memory wait for their
+ * end, also where they would not. */
+EXPORT CUresult cuPointerSetAttribute(const void *value, int attribute, CUdeviceptr p)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!value || attribute != 6 || !sim_range_set_sync(p, *(const unsigned *)value != 0))
+        return CUDA_ERROR_INVALID_VALUE;
     return CUDA_SUCCESS;
 }

@@ -1,5 +1,5 @@
-/* The addresses that the driver knows: device memory, pinned and registered host
- * memory. In order, none overlapping. */
+/* The addresses that the driver knows: memory of the device and of its pools,
+ * managed memory, pinned and registered host memory. In order, none overlapping. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -99,13 +99,24 @@ bool sim_range_take(uint64_t base, struct sim_range *out)
     return ok;
 }
 
+bool sim_range_set_sync(uint64_t address, bool on)
+{
+    pthread_rwlock_wrlock(&range_lock);
+    size_t i = behind(address);
+    bool found = i < count && ranges[i].base <= address;
+    if (found)
+        ranges[i].sync = on;
+    pthread_rwlock_unlock(&range_lock);
+    return found;
+}
+
 bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out)
 {
     bool ok = false;
 
     pthread_rwlock_wrlock(&range_lock);
     for (size_t i = 0; i < count && !ok; i++)
-        if (ranges[i].kind == SIM_RANGE_DEVICE && ranges[i].ctx_id == ctx_id) {
+        if ((sim_on_device(ranges[i].kind) || ranges[i].kind == SIM_RANGE_MANAGED) && ranges[i].ctx_id == ctx_id) {
             cut(i, out);
             ok = true;
         }

@@ -62,6 +62,17 @@ struct sim_function {
     size_t arg_bytes;
 };
 
+/* A pool's memory is the process's, in chunks; pool.c knows them. */
+struct sim_pool {
+    uint32_t live;
+    struct sim_pool *next;
+    bool is_default, destroyed;
+    int reuse[3]; /* by event dependencies, opportunistic, with internal dependencies */
+    uint64_t threshold, most;
+    uint64_t reserved, reserved_high, used, used_high;
+    struct sim_pool_chunk *chunks;
+};
+
 struct sim_module {
     uint32_t live;
     struct sim_ctx *ctx;
@@ -106,7 +117,10 @@ struct sim_ctx {
     unsigned chunk_count;
 };
 
-enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED };
+enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED, SIM_RANGE_MANAGED, SIM_RANGE_POOL };
+
+/* Whether memory of this kind is the device's alone: nobody here can touch it. */
+static inline bool sim_on_device(enum sim_kind kind) { return kind == SIM_RANGE_DEVICE || kind == SIM_RANGE_POOL; }
 
 struct sim_range {
     uint64_t base, size;
@@ -115,6 +129,8 @@ struct sim_range {
     unsigned flags;
     uint64_t ctx_id;
     struct sim_ctx *ctx;
+    struct sim_pool *pool; /* where memory of a pool comes from */
+    bool sync;             /* SYNC_MEMOPS is set */
 };
 
 /* ---- slab.c: handles are pointers into these; a wrong one is seen as such ---- */
@@ -123,12 +139,14 @@ struct sim_event *sim_event_new(void);
 struct sim_module *sim_module_new(void);
 struct sim_function *sim_function_new(void);
 struct sim_ctx *sim_ctx_new(void);
+struct sim_pool *sim_pool_new(void);
 void sim_object_free(void *object);
 bool sim_is_stream(const void *handle);
 bool sim_is_event(const void *handle);
 bool sim_is_module(const void *handle);
 bool sim_is_function(const void *handle);
 bool sim_is_ctx(const void *handle);
+bool sim_is_pool(const void *handle);
 bool sim_was_ctx(const void *handle); /* is one, or was one that ended */
 
 /* ---- conn.c ---- */
@@ -176,9 +194,20 @@ bool sim_range_add(const struct sim_range *r);
 bool sim_range_find(uint64_t address, uint64_t n, struct sim_range *out); /* the one that holds all of it */
 bool sim_range_take(uint64_t base, struct sim_range *out);              /* removes the one that begins there */
 bool sim_range_overlaps(uint64_t address, uint64_t n);
-bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out); /* removes one of a context's device ranges */
+bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out); /* removes one of a context's ranges that are not host memory */
+
+/* Sets an attribute that its range keeps; false: no range holds the address. */
+bool sim_range_set_sync(uint64_t address, bool on);
+
+/* ---- pool.c ---- */
+void sim_pools_settle(void); /* what a synchronisation lets go: call it behind one */
+int sim_pool_free(const struct sim_range *r); /* of memory that nothing uses any more */
+
+/* ---- managed.c ---- */
+void sim_managed_gone(uint64_t range_id); /* what is known of a range that has ended */
 
 /* ---- memory.c ---- */
+int sim_range_release(const struct sim_range *r); /* gives a range that was taken out back to the device */
 int sim_host_alloc(size_t n, void **out); /* pinned, not in the ranges */
 void sim_host_free(void *p, size_t n);
 void sim_memory_context_gone(struct sim_ctx *c);

@@ -22,7 +22,8 @@ static struct slab events = {.stride = sizeof(struct sim_event), .limit = 1 << 2
 static struct slab modules = {.stride = sizeof(struct sim_module), .limit = 1 << 16};
 static struct slab functions = {.stride = sizeof(struct sim_function), .limit = 1 << 18};
 static struct slab contexts = {.stride = sizeof(struct sim_ctx), .limit = 1 << 12};
-static struct slab *const slabs[] = {&streams, &events, &modules, &functions, &contexts};
+static struct slab pools = {.stride = sizeof(struct sim_pool), .limit = 1 << 14};
+static struct slab *const slabs[] = {&streams, &events, &modules, &functions, &contexts, &pools};
 
 static bool slab_map(struct slab *s)
 {
@@ -107,5 +108,7 @@ bool sim_is_stream(const void *h) { return slab_has(&streams, h); }
 bool sim_is_event(const void *h) { return slab_has(&events, h); }
 bool sim_is_module(const void *h) { return slab_has(&modules, h); }
 bool sim_is_function(const void *h) { return slab_has(&functions, h); }
+struct sim_pool *sim_pool_new(void) { return slab_new(&pools); }
+bool sim_is_pool(const void *h) { return slab_has(&pools, h); }
 bool sim_is_ctx(const void *h) { return slab_has(&contexts, h); }
 bool sim_was_ctx(const void *h) { return slab_place(&contexts, h); }

@@ -178,6 +178,7 @@ static int synchronize(CUstream h, bool ptds)
     unsigned n = marks_of(c, s, m);
     for (unsigned i = 0; i < n && !rc; i++)
         rc = sim_wait(&m[i]);
+    sim_pools_settle();
     return rc ? rc : sim_ctx_error(c);
 }
 

@@ -48,7 +48,7 @@ func TestErrorsAreTheDrivers(t *testing.T) {
 	if err != nil || string(out) != "ok\n" {
 		t.Fatalf("errors: %v: %s%s", err, out, said.String())
 	}
-	if want := "xmsched sim: cuMemAllocManaged is not implemented by the simulated driver\n"; said.String() != want {
+	if want := "xmsched sim: cuArrayDestroy is not implemented by the simulated driver\n"; said.String() != want {
 		t.Errorf("stderr is %q, want %q once", said.String(), want)
 	}
 }

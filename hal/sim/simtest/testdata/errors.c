@@ -75,8 +75,8 @@ static void values(void *module)
     WANT(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), 1);
     WANT(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, junk, args, NULL), 400);
     WANT(cuStreamWaitValue32(NULL, 0x123454, 1, 0), 1);
-    WANT(cuMemAllocManaged(&p, 4096, 1), 801);
-    WANT(cuMemAllocManaged(&p, 4096, 1), 801);
+    WANT(cuArrayDestroy(NULL), 801);
+    WANT(cuArrayDestroy(NULL), 801);
 
     /* Stale handles. */
     CHECK(cuStreamCreate(&s, 0));

@@ -61,6 +61,7 @@ int cuMemsetD32Async(dptr, unsigned, size_t, void *);
 int cuGetErrorName(int, const char **);
 int cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 int cuMemAllocManaged(dptr *, size_t, unsigned);
+int cuArrayDestroy(void *);
 
 #define CHECK(call)                                                              \
     do {                                                                         \

@@ -1,0 +1,155 @@
+/* Copies in two and three dimensions, and between contexts. */
+#include "copy.h"
+
+#define MAX_PITCH 0x7fffffffu /* what the device says (attribute 11) */
+
+static int copy3d(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    struct sim_transfer t;
+    bool nothing;
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!p)
+        return CUDA_ERROR_INVALID_VALUE;
+    rc = sim_transfer_of(&t, p, &nothing);
+    return rc || nothing ? rc : sim_transfer_run(c, s, &t, async);
+}
+
+/* loose: rows may be as far apart as they like. */
+static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async, bool loose)
+{
+    if (!p)
+        return copy3d(NULL, h, ptds, async);
+    if (!loose && ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcPitch > MAX_PITCH) ||
+                   (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstPitch > MAX_PITCH)))
+        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+    const CUDA_MEMCPY3D d = {
+        .srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
+        .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch,
+        .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
+        .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch,
+        .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
+    };
+    return copy3d(&d, h, ptds, async);
+}
+
+EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false, false); }
+EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false, false); }
+EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false, true); }
+EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false, true); }
+EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, false, true, false); }
+EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, true, true, false); }
+EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, false, false); }
+EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, true, false); }
+EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, h, false, true); }
+EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, h, true, true); }
+
+/* ---- between contexts, which share one address space ---- */
+
+static bool alive(CUcontext c) { return sim_is_ctx(c) && c->id; }
+
+static int copy3d_peer(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
+{
+    if (p && !sim_ready() && (!alive(p->srcContext) || !alive(p->dstContext)))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return copy3d(p, h, ptds, async);
+}
+
+EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D *p) { return copy3d_peer(p, NULL, false, false); }
+EXPORT CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D *p) { return copy3d_peer(p, NULL, true, false); }
+EXPORT CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d_peer(p, h, false, true); }
+EXPORT CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d_peer(p, h, true, true); }
+
+struct peer_copy {
+    CUdeviceptr to;
+    CUcontext to_ctx;
+    CUdeviceptr from;
+    CUcontext from_ctx;
+    size_t n;
+};
+
+static int copy_peer(struct peer_copy p, CUstream h, bool ptds, bool async)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+    struct sim_transfer t;
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    if (!alive(p.to_ctx) || !alive(p.from_ctx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!p.n)
+        return CUDA_SUCCESS;
+    rc = sim_transfer_bytes(&t, p.to, p.from, p.n, SIM_WITHIN);
+    return rc ? rc : sim_transfer_run(c, s, &t, async);
+}
+
+EXPORT CUresult cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
+{
+    return copy_peer((struct peer_copy){d, dc, s, sc, n}, NULL, false, false);
+}
+
+EXPORT CUresult cuMemcpyPeer_ptds(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)
+{
+    return copy_peer((struct peer_copy){d, dc, s, sc, n}, NULL, true, false);
+}
+
+EXPORT CUresult cuMemcpyPeerAsync(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream h)
+{
+    return copy_peer((struct peer_copy){d, dc, s, sc, n}, h, false, true);
+}
+
+EXPORT CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n, CUstream h)
+{
+    return copy_peer((struct peer_copy){d, dc, s, sc, n}, h, true, true);
+}
+
+/* ---- peer access: there is one device, and it is nobody's peer ---- */
+
+EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!can)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device != 0 || peer != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *can = 0;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from, CUdevice to)
+{
+    (void)from;
+    (void)to;
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    return !value || attribute < 1 || attribute > 5 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    return alive(peer) && peer != c ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+}
+
+EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
+{
+    struct sim_ctx *c;
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    return alive(peer) && peer != c ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
+}

@@ -1,0 +1,102 @@
+/* What a pool is told and says of itself. */
+#include "pool.h"
+
+#include <string.h>
+
+enum { REUSE_FIRST = 1, REUSE_LAST = 3, THRESHOLD, RESERVED, RESERVED_HIGH, USED, USED_HIGH };
+
+static int set(struct sim_pool *p, int attribute, const void *value)
+{
+    uint64_t v;
+
+    if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST) {
+        memcpy(&p->reuse[attribute - REUSE_FIRST], value, sizeof(int));
+        return CUDA_SUCCESS;
+    }
+    if (attribute != THRESHOLD && attribute != RESERVED_HIGH && attribute != USED_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(&v, value, sizeof v);
+    if (attribute == THRESHOLD) {
+        p->threshold = v;
+        return CUDA_SUCCESS;
+    }
+    if (v) /* high-water marks can only be lowered to what is */
+        return CUDA_ERROR_INVALID_VALUE;
+    if (attribute == RESERVED_HIGH)
+        p->reserved_high = p->reserved;
+    else
+        p->used_high = p->used;
+    return CUDA_SUCCESS;
+}
+
+static int get(const struct sim_pool *p, int attribute, void *value)
+{
+    if (attribute >= REUSE_FIRST && attribute <= REUSE_LAST) {
+        memcpy(value, &p->reuse[attribute - REUSE_FIRST], sizeof(int));
+        return CUDA_SUCCESS;
+    }
+    const uint64_t v[] = {p->threshold, p->reserved, p->reserved_high, p->used, p->used_high};
+    if (attribute < THRESHOLD || attribute > USED_HIGH)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(value, &v[attribute - THRESHOLD], sizeof *v);
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuMemPoolSetAttribute(CUmemoryPool p, int attribute, void *value)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    sim_pools_lock();
+    rc = sim_pool_ok(p) && value ? set(p, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    sim_pools_unlock();
+    return rc;
+}
+
+EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, int attribute, void *value)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    sim_pools_lock();
+    rc = sim_pool_ok(p) && value ? get(p, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    sim_pools_unlock();
+    return rc;
+}
+
+/* ---- access: the pool's own device always has it, and there is no other ---- */
+
+static int access_place(const CUmemLocation *l)
+{
+    if (l->type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return CUDA_ERROR_INVALID_VALUE;
+    return l->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+}
+
+EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *list, size_t n)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!sim_pool_ok(p) || (n && !list))
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < n && !rc; i++) {
+        rc = access_place(&list[i].location);
+        if (!rc && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+            rc = CUDA_ERROR_INVALID_DEVICE;
+    }
+    return rc;
+}
+
+EXPORT CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool p, CUmemLocation *l)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!flags || !l || !sim_pool_ok(p))
+        return CUDA_ERROR_INVALID_VALUE;
+    rc = access_place(l);
+    if (!rc)
+        *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+    return rc;
+}
