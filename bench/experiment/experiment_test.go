@@ -4,6 +4,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -150,6 +151,25 @@ func TestPlaces(t *testing.T) {
 	}
 	if got, err := p.Library("libxmsched.so"); err != nil || got != filepath.Join(dir, "libxmsched.so") {
 		t.Errorf("%q, %v", got, err)
+	}
+}
+
+func TestCommit(t *testing.T) {
+	if got := Commit("8e1cfefe-dirty"); got != "8e1cfefe-dirty" {
+		t.Errorf("the Makefile's stamp became %q", got)
+	}
+	if got := Commit("dev"); got == "" {
+		t.Error("no commit at all: rows without one are refused")
+	}
+	revision := debug.BuildSetting{Key: "vcs.revision", Value: "8e1cfefe0123456789abcdef0123456789abcdef"}
+	for want, settings := range map[string][]debug.BuildSetting{
+		"8e1cfefe":       {revision, {Key: "vcs.modified", Value: "false"}},
+		"8e1cfefe-dirty": {{Key: "vcs.modified", Value: "true"}, revision},
+		"":               {{Key: "vcs.modified", Value: "true"}},
+	} {
+		if got := stampedByGo(settings); got != want {
+			t.Errorf("%v gives %q, want %q", settings, got, want)
+		}
 	}
 }
 

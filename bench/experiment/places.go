@@ -81,28 +81,39 @@ func existing(path string) (string, error) {
 	return path, nil
 }
 
-// Commit gives the source's commit that the go command stamped into the program
-// (with "-modified" when the tree had changes), or fallback.
-func Commit(fallback string) string {
+// Commit gives the source's commit: what the Makefile stamped into the program
+// (eight digits, "-dirty" behind them when the tree had changes), else what the
+// go command did, else the stamp that says that there is none.
+func Commit(stamped string) string {
+	if stamped != "dev" && stamped != "unknown" && stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return fallback
+		return stamped
 	}
-	commit, modified := "", ""
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			commit = s.Value
-		case "vcs.modified":
-			if s.Value == "true" {
-				modified = "-modified"
-			}
+	if commit := stampedByGo(info.Settings); commit != "" {
+		return commit
+	}
+	return stamped
+}
+
+// stampedByGo gives the commit in the form of the Makefile's, or nothing.
+func stampedByGo(settings []debug.BuildSetting) string {
+	const digits = 8
+	commit, dirty := "", ""
+	for _, s := range settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value[:min(len(s.Value), digits)]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			dirty = "-dirty"
 		}
 	}
 	if commit == "" {
-		return fallback
+		return ""
 	}
-	return commit + modified
+	return commit + dirty
 }
 
 // cleanEnv is our environment without what would put a child under xmsched or
