@@ -114,7 +114,7 @@ func (l *Lab) launchArgs(ctx context.Context, e Launch) ([]string, error) {
 		threads[i] = strconv.Itoa(n)
 	}
 	args := []string{
-		"--ptx", ptx, "--threads", strings.Join(threads, ","),
+		"--wait", "--ptx", ptx, "--threads", strings.Join(threads, ","),
 		"--reps", strconv.Itoa(e.Reps), "--rep-ms", strconv.Itoa(e.RepMS), "--sync-every", strconv.Itoa(e.SyncEvery),
 	}
 	if e.KernelUS > 0 {
@@ -224,6 +224,22 @@ func (l *Lab) launchOnce(ctx context.Context, e Launch, args []string, u *Under)
 		return nil, err
 	}
 	defer c.Kill()
+	if _, err := c.Await(ctx, workloads.KindReady); err != nil {
+		return nil, err
+	}
+	if u != nil { // else the first launches would run unscheduled, or at another level
+		if err := l.awaitTasks(ctx, c.Pid()); err != nil {
+			return nil, err
+		}
+		if u.Level != LevelAuto {
+			if _, err := l.effective(ctx, c.Pid(), u.Level); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := c.Begin(); err != nil {
+		return nil, err
+	}
 	if _, err := c.Await(ctx, "done"); err != nil {
 		return nil, err
 	}

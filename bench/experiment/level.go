@@ -95,8 +95,8 @@ func (l *Lab) effective(ctx context.Context, pid int, asked Level) (int, error) 
 		if d == nil {
 			return 0, fmt.Errorf("ask the daemon for the level: it does not know process %d on %s", pid, l.Facts.UUID)
 		}
-		known := d.LevelMax > 0
-		if known || time.Now().After(deadline) {
+		settled := d.LevelMax > 0 || int(d.Level) == int(asked)
+		if settled || time.Now().After(deadline) {
 			return judged(d, asked)
 		}
 		select {

@@ -55,6 +55,7 @@ static struct options {
     unsigned grid, block;
     int device;
     int init_only;
+    int wait; /* for a line on stdin, once a context is there */
 } opt = {.kernel = "xm_empty", .rep_ms = 100, .reps = 10, .grid = 1, .block = 32};
 
 struct worker {
@@ -85,7 +86,7 @@ static int usage(const char *what) {
             "launchloop: %s\n"
             "usage: launchloop --ptx FILE|- [--kernel xm_empty|xm_spin] [--iterations N] [--threads 1,2,8]\n"
             "                  [--launches N | --rep-ms 100] [--reps 10] [--sync-every K] [--grid 1] [--block 32]\n"
-            "                  [--device 0]\n"
+            "                  [--device 0] [--wait]\n"
             "       launchloop --init-only\n",
             what);
     return 2;
@@ -112,7 +113,7 @@ static int parse_threads(char *list) {
 }
 
 static int parse(int argc, char **argv) {
-    enum { PTX, KERNEL, ITERATIONS, THREADS, LAUNCHES, REP_MS, REPS, SYNC, GRID, BLOCK, DEVICE, INIT };
+    enum { PTX, KERNEL, ITERATIONS, THREADS, LAUNCHES, REP_MS, REPS, SYNC, GRID, BLOCK, DEVICE, INIT, WAIT };
     static const struct option known[] = {
         {"ptx", required_argument, NULL, PTX},           {"kernel", required_argument, NULL, KERNEL},
         {"iterations", required_argument, NULL, ITERATIONS}, {"threads", required_argument, NULL, THREADS},
@@ -120,6 +121,7 @@ static int parse(int argc, char **argv) {
         {"reps", required_argument, NULL, REPS},         {"sync-every", required_argument, NULL, SYNC},
         {"grid", required_argument, NULL, GRID},         {"block", required_argument, NULL, BLOCK},
         {"device", required_argument, NULL, DEVICE},     {"init-only", no_argument, NULL, INIT},
+        {"wait", no_argument, NULL, WAIT},
         {NULL, 0, NULL, 0}};
     int o, which = 0;
     uint64_t v;
@@ -130,6 +132,7 @@ static int parse(int argc, char **argv) {
         case KERNEL: opt.kernel = optarg; break;
         case THREADS: bad = parse_threads(optarg); break;
         case INIT: opt.init_only = 1; break;
+        case WAIT: opt.wait = 1; break;
         case ITERATIONS: bad = parse_number(optarg, 0, UINT64_MAX, &opt.iterations); break;
         case LAUNCHES: bad = parse_number(optarg, 1, 1u << 30, &opt.launches); break;
         case REP_MS: bad = parse_number(optarg, 1, 60000, &opt.rep_ms); break;
@@ -304,6 +307,11 @@ static int launch_all(void) {
     if ((r = cu.module_load(&module, text))) return refused("cuModuleLoadData", r);
     free(text);
     if ((r = cu.module_function(&function, module, opt.kernel))) return refused("cuModuleGetFunction", r);
+    if (opt.wait) {
+        printf("{\"event\":\"ready\"}\n");
+        fflush(stdout);
+        if (getchar() == EOF) return 0; /* not wanted any more */
+    }
     for (int i = 0; i < opt.counts; i++)
         if (measure(context, function, opt.threads[i])) return 1;
     if ((r = cu.primary_release(device))) return refused("cuDevicePrimaryCtxRelease_v2", r);
