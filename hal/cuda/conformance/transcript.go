@@ -135,3 +135,6 @@ func goString(p *byte) string {
 	}
 	return string(unsafe.Slice(p, n))
 }
+
+// address is a pointer for a field of a structure; ptr keeps its target.
+func address[T any](p *T) unsafe.Pointer { return unsafe.Pointer(p) }
