@@ -291,6 +291,9 @@ func (l *Lab) collect(ctx context.Context, req Requests, fg *Child, backgrounds 
 		}
 		result.Verified += done.Verified
 		result.EndedNS = append(result.EndedNS, done.EndedNS...)
+		if uint64(len(done.EndedNS)) < done.Count {
+			result.StartNS = nil // not all are known: which requests were gated cannot be told
+		}
 		result.BackgroundPerS += b.between(r.BeganNS, r.AtNS) / result.Wall.Seconds()
 	}
 	slices.Sort(result.EndedNS)
