@@ -19,7 +19,10 @@ import (
 	"xmsched/xserver/client"
 )
 
-func main() { cli.Main(command()) }
+func main() {
+	settle()
+	cli.Main(command())
+}
 
 func command() *cobra.Command {
 	var dir, policy, level string

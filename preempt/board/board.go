@@ -82,6 +82,7 @@ func build(file *os.File, nonce, epoch uint64) (*Board, error) {
 	h.Version, h.Size, h.Slots, h.Devices = layout.Version, Size, Slots, Devices
 	h.Epoch, h.Nonce = epoch, nonce
 	atomic.StoreUint32(&h.Magic, layout.Magic)
+	b.touch()
 	return b, nil
 }
 

@@ -77,10 +77,19 @@ type Device struct{ s *layout.Device }
 // Device gives section i, 0 <= i < Devices.
 func (b *Board) Device(i int) Device { return Device{&b.page.Devices[i]} }
 
-// Publish stores the grant, then the gate word that follows last with release,
-// and wakes whoever waits on it. It returns the new word, which the daemon keeps:
-// what stands on the board is the client's to scribble on.
+// Publish is Store and Wake.
 func (d Device) Publish(last Gate, g Grant) Gate {
+	word := d.Store(last, g)
+	d.Wake()
+	return word
+}
+
+// Store stores the grant, then the gate word that follows last with release. It
+// returns the new word, which the daemon keeps: what stands on the board is the
+// client's to scribble on. Those who run or spin see it at once; those who sleep
+// need Wake as well, which is a system call and can wait until all words of a
+// decision are stored.
+func (d Device) Store(last Gate, g Grant) Gate {
 	l := &d.s.Daemon
 	atomic.StoreUint32(&l.Mode, uint32(g.Mode))
 	atomic.StoreUint32(&l.Threshold, g.Threshold)
@@ -89,9 +98,11 @@ func (d Device) Publish(last Gate, g Grant) Gate {
 	atomic.StoreUint64(&l.Task, g.Task)
 	word := last.next(g.Open)
 	atomic.StoreUint32(&l.Gate, uint32(word))
-	wakeAll(&l.Gate)
 	return word
 }
+
+// Wake wakes whoever sleeps on the gate word.
+func (d Device) Wake() { wakeAll(&d.s.Daemon.Gate) }
 
 // Gate is the gate word as it stands.
 func (d Device) Gate() Gate { return Gate(atomic.LoadUint32(&d.s.Daemon.Gate)) }

@@ -62,11 +62,22 @@ func (p *Plane) answer(st *seat, g compute.Grant) {
 	}
 }
 
-// publish stores a seat's answer on one of its boards.
+// publish stores a seat's answer on one of its boards. Who sleeps on it is woken
+// when all words of the decision are stored.
 func (p *Plane) publish(s *section) {
 	s.grant = p.grantOf(s)
-	s.gate = s.process.Board.Device(s.index).Publish(s.gate, s.grant)
+	d := s.process.Board.Device(s.index)
+	s.gate = d.Store(s.gate, s.grant)
+	p.stored = append(p.stored, d)
 	p.stats.Grants++
+}
+
+// wake wakes those who sleep on gate words that were stored.
+func (p *Plane) wake() {
+	for _, d := range p.stored {
+		d.Wake()
+	}
+	p.stored = p.stored[:0]
 }
 
 func (p *Plane) grantOf(s *section) board.Grant {

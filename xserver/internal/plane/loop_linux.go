@@ -41,6 +41,7 @@ type Loop struct {
 	armed    time.Duration // what the timer stands at; 0: not armed
 	suspects []ProcessID   // reused
 	muted    []*attached   // whose bells are not listened to
+	dead     []ProcessID   // reused
 	turns    latency
 
 	reaper reaper
@@ -250,11 +251,13 @@ func (l *Loop) isClosed() bool {
 	return l.closed
 }
 
-// turn takes in what happened, decides, and sets the timer.
+// turn takes in what happened, decides, and sets the timer. Whatever is no matter
+// of a decision comes after it: what others asked for, and putting away the dead.
 func (l *Loop) turn(events []unix.EpollEvent) {
 	begin := l.now()
 	l.plane.Begin(begin)
 	asked := len(events) == 0
+	l.dead = l.dead[:0]
 	for i := range events {
 		switch e := &events[i]; e.Fd {
 		case onWake:
@@ -265,19 +268,25 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 			l.ring(e.Pad)
 		case onDeath, onSocket:
 			if a, ok := l.byIndex[e.Pad]; ok {
-				l.remove(a.ID)
+				l.plane.Remove(a.ID)
+				l.dead = append(l.dead, a.ID)
 			}
 		}
 	}
-	if asked {
-		l.runQueue()
-	}
 	next := l.plane.Finish()
+	l.turns.record(l.now() - begin)
+	for _, id := range l.dead {
+		l.remove(id)
+	}
+	if asked {
+		l.plane.Begin(l.now())
+		l.runQueue()
+		next = l.plane.Finish()
+	}
 	l.listen()
 	l.suspects = l.plane.Suspects(l.suspects[:0])
 	l.prober.set(l.suspects, l.pid)
 	l.arm(next)
-	l.turns.record(l.now() - begin)
 }
 
 func (l *Loop) pid(id ProcessID) int { return l.attached[id].PID }
@@ -380,11 +389,26 @@ func (l *Loop) arm(at time.Duration) {
 	}
 }
 
-// preferThisThread asks for exact timers, and for preference among ordinary
-// threads where the user may have it (root). Both are wishes: without them
-// decisions come a little later.
+// preferThisThread asks for exact timers, for a short slice, by which the kernel
+// (6.12 and later) has a thread that wakes go before those with long ones, and
+// where the user may have it (root) for the best place among ordinary threads. A
+// real-time priority would be too much: Go's runtime spins on what another of its
+// threads holds, and a real-time thread would spin until that one is moved to
+// another processor, which took 10 ms. All are wishes: without them decisions
+// come a little later.
 func preferThisThread() {
 	const slackNS = 1000 // the default of 50 us is half of what a decision may take
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, slackNS, 0, 0, 0)
-	_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), -10)
+	attr, err := unix.SchedGetAttr(0, 0)
+	if err != nil || attr.Policy != unix.SCHED_NORMAL {
+		return // whoever chose another policy for us knows why
+	}
+	attr.Runtime = uint64(100 * time.Microsecond)
+	attr.Flags |= unix.SCHED_FLAG_RESET_ON_FORK // threads that the runtime starts are as others
+	own := attr.Nice
+	for _, attr.Nice = range []int32{-20, own} {
+		if unix.SchedSetAttr(0, attr, 0) == nil {
+			return
+		}
+	}
 }

@@ -85,7 +85,8 @@ type Plane struct {
 	idling    []*section // idle, not confirmed yet
 	held      []*seat    // newcomers waiting for acknowledgements
 	nextAck   time.Duration
-	flooding  []*process // throttled
+	flooding  []*process     // throttled
+	stored    []board.Device // gate words stored whose sleepers are not woken yet
 
 	stats Stats
 }
@@ -134,6 +135,7 @@ func (p *Plane) Remove(id ProcessID) {
 	if !ok {
 		return
 	}
+	p.wake() // before the board goes
 	for _, s := range pr.sections {
 		if s != nil {
 			p.leave(s)
@@ -197,11 +199,13 @@ func (p *Plane) Edge(id ProcessID) {
 func (p *Plane) Finish() (next time.Duration) {
 	p.confirmIdle()
 	p.decide() // first: whoever rang waits for nothing that only looks around
+	p.wake()
 	p.beat()
 	p.unthrottle()
 	p.pollDevices()
 	p.decide()
 	p.admitNewcomers()
+	p.wake()
 	return p.next()
 }
 
