@@ -7,6 +7,7 @@
 #include "bound.h"
 #include "device.h"
 #include "edge.h"
+#include "gate.h"
 #include "mark.h"
 #include "queue.h"
 #include "sys.h"
@@ -30,6 +31,7 @@ struct passage {
 	bool polled;             /* and they were asked for since the last wait */
 	bool pass;               /* 50 ms without completion: goes over the bound */
 	uint32_t gate;           /* the closed gate's word */
+	CUdeviceptr wait_at;     /* where its commands wait for the gate on the device; 0: this thread does */
 	const _Atomic uint32_t *word; /* completion word of the queue, or NULL */
 	uint32_t seen;
 	uint64_t done;           /* completion when the wait began */
@@ -116,13 +118,27 @@ static void give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t 
 	xm_queue_dirty(q);
 	note_solo(q, me);
 	set_waiting(p, false);
-	xm_lease_give(me, q, n, gate);
+	xm_lease_give(me, q, n, gate, p->wait_at);
 	xm_queue_publish(q);
 	q->dev->pending--;
 	q->dev->grants++;
 	p->dev = NULL;
 }
 
+static enum verdict at_gate(struct passage *p, const struct xm_grant *g)
+{
+	p->gate = g->gate;
+	p->since = 0;
+	set_waiting(p, true);
+	return GATE;
+}
+
+/*
+ * At level 2 a closed gate holds the GPU, not this thread, up to the bound. Over
+ * it nothing can complete before the gate opens but what was on its way, so it
+ * is the gate that is waited for; and no command passes the bound meanwhile,
+ * since a kernel that waits for one waits behind the gate as well.
+ */
 static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passage *p)
 {
 	struct xm_lease *mine = xm_lease_of(me, q->key);
@@ -139,18 +155,19 @@ static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passag
 	xm_queue_refresh(q);
 	if (!p->marked && xm_bound_mark_due(q, me, &g, false))
 		return MARK;
-	if (!g.open) {
-		p->gate = g.gate;
-		p->since = 0;
-		set_waiting(p, true);
-		return GATE;
-	}
+	p->wait_at = g.gated ? xm_gate_address(q) : 0;
+	if (!g.open && !p->wait_at)
+		return at_gate(p, &g);
 	n = xm_bound_measure(me, q, &g);
+	if (n > 1 && g.gated && !p->wait_at && q->context->asking)
+		n = 1; /* another thread is about to bring the gate within reach */
 	if (n == 0) {
 		if (!p->marked && xm_bound_mark_due(q, me, &g, true))
 			return MARK;
 		if (!p->swept && xm_state.outstanding >= XM_TASK_LIMIT)
 			return SWEEP;
+		if (!g.open)
+			return at_gate(p, &g);
 		look_at_bound(p, q);
 		if (!p->pass && !atomic_load_explicit(&xm_state.leaving, memory_order_relaxed)) {
 			set_waiting(p, true);
@@ -220,6 +237,15 @@ static void wait_greeting(struct xm_dev *dev)
 
 /* ---- the slow path ---------------------------------------------------- */
 
+/* The command that the lease was last used for is none after all. */
+static void give_back(struct xm_lease *l)
+{
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+
+	if (w & 1)
+		atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+}
+
 static void forget(struct passage *p)
 {
 	if (!p->dev)
@@ -228,6 +254,18 @@ static void forget(struct passage *p)
 	set_waiting(p, false);
 	p->dev->pending--;
 	pthread_mutex_unlock(&xm_lock);
+}
+
+/* The wait before the first command of the lease just given. False: the command
+ * has to ask again, one level lower. */
+static bool put_wait(struct xm_thread *me, struct xm_queue *q)
+{
+	enum xm_put put = xm_gate_put(me, q);
+	struct xm_lease *l = xm_lease_now;
+
+	if (put != XM_PUT)
+		give_back(l);
+	return put != XM_PUT_LEVEL;
 }
 
 static void pass_through(uintptr_t key)
@@ -243,11 +281,15 @@ static void pass_through(uintptr_t key)
 			forget(&p);
 			break;
 		}
+		xm_board_reach(me, q->context);
 		pthread_mutex_lock(&xm_lock);
 		v = step(me, q, &p);
 		pthread_mutex_unlock(&xm_lock);
-		if (v == GRANTED)
-			break;
+		if (v == GRANTED) {
+			if (!p.wait_at || put_wait(me, q))
+				break;
+			continue;
+		}
 		if (v == MARK) {
 			xm_queue_mark(me, q);
 			p.marked = true;
@@ -276,20 +318,8 @@ static void pass_through(uintptr_t key)
 		xm_leave(me);
 }
 
-/* A thread that goes from stream to stream keeps a lease on each. */
-static bool other_lease(struct xm_thread *me, uintptr_t key)
-{
-	struct xm_lease *l = xm_lease_of(me, key);
-
-	if (!l || l == xm_lease_now || atomic_load_explicit(&l->word, memory_order_relaxed) <= 1)
-		return false;
-	xm_lease_now = l;
-	xm_admit((CUstream)key, 0);
-	return true;
-}
-
 /* Is `context` of the thread's record the current one? A default stream means
- * nothing before. */
+ * nothing before, and no stream takes a wait from another context's thread. */
 static bool in_context(struct xm_thread *me)
 {
 	struct xm_thread *inside;
@@ -304,12 +334,62 @@ static bool in_context(struct xm_thread *me)
 	return me->context != NULL;
 }
 
+/* A thread that goes from stream to stream keeps a lease on each. */
+static bool other_lease(struct xm_lease *l, uintptr_t key)
+{
+	if (l == xm_lease_now)
+		return false;
+	xm_lease_now = l;
+	xm_admit((CUstream)key, 0);
+	return true;
+}
+
+/*
+ * A command under a gated lease: as in xm_admit, and then the wait. What another
+ * thread takes away or gives anew between the look at the key and the wait is
+ * harmless: addresses of older boards stay good, and their gates open. The
+ * capture mode is left alone: captures take every lease away before they begin
+ * and then give them one command at a time (xm_gate_put), so nothing captures
+ * here but what began in this very moment, and then the command that follows
+ * would have met it just so.
+ */
+static bool gated_lease(struct xm_thread *me, struct xm_lease *l, uintptr_t key)
+{
+	struct xm_queue *q = __atomic_load_n(&l->queue, __ATOMIC_RELAXED);
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+	CUdeviceptr at;
+
+	if (!q || !in_context(me) || me->context != q->context)
+		return false;
+	xm_lease_now = l;
+	atomic_store_explicit(&l->word, (w | 1) - 2, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	at = atomic_load_explicit(&q->wait_at, memory_order_relaxed);
+	if (at && atomic_load_explicit(&l->key, memory_order_relaxed) == (key | XM_GATED) &&
+	    atomic_load_explicit(l->gate, memory_order_relaxed) == l->gate_seen && xm_gate_enqueue(key, at) == 0)
+		return true;
+	give_back(l);
+	return false;
+}
+
+static bool by_lease(struct xm_thread *me, uintptr_t key)
+{
+	struct xm_lease *l;
+
+	if (key <= XM_KEY_PER_THREAD && !in_context(me))
+		return false;
+	l = xm_lease_of(me, key);
+	if (!l || atomic_load_explicit(&l->word, memory_order_relaxed) <= 1)
+		return false;
+	return l->gated ? gated_lease(me, l, key) : other_lease(l, key);
+}
+
 void xm_admit_slow(uintptr_t key)
 {
 	struct xm_thread *me = xm_thread_known();
 	int was = errno;
 
-	if (!me || me->busy || (key <= XM_KEY_PER_THREAD && !in_context(me)) || !other_lease(me, key))
+	if (!me || me->busy || !by_lease(me, key))
 		pass_through(key);
 	errno = was;
 }
@@ -319,16 +399,13 @@ void xm_admit_slow(uintptr_t key)
  * way into the driver, so nobody takes the queue for complete. */
 void xm_admit_undo(uintptr_t key)
 {
-	struct xm_lease *l = xm_lease_now;
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
-
-	if (w & 1)
-		atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+	give_back(xm_lease_now);
 	xm_admit_slow(key);
 }
 
 /* An error path of the program, so it may cost: the command may have been the
- * ready edge, and then this is the idle one. */
+ * ready edge, and then this is the idle one. The wait before a gated command
+ * cannot be taken back; it stays as the command that it is. */
 void xm_refused_slow(void)
 {
 	struct xm_lease *l = xm_lease_now;
@@ -338,7 +415,11 @@ void xm_refused_slow(void)
 
 	if (!(w & 1))
 		return;
-	atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+	if (l->gated) {
+		atomic_store_explicit(&l->word, w & ~1u, memory_order_release);
+		return;
+	}
+	give_back(l);
 	me = xm_enter();
 	if (!me)
 		return;

@@ -6,13 +6,18 @@
  * that must wait waits inside xm_admit; no command is ever stored by us, and
  * none is ever refused by us: xm_admit cannot fail.
  *
- * The model in five lines. A thread holds a *lease* on each queue it uses: so
+ * The model. A thread holds a *lease* on each queue it uses: so
  * many commands it may launch without asking. The lease names the gate word it
  * was given under; another word in the board, or a key taken away by another
  * thread, ends it. Taking and ending leases, marks, edges and waits are the
  * slow path (admission.c, queue.c). With a lease left the way through is two
  * loads of the lease, one store, one load of the gate: nothing shared is
  * written, no lock, no system call.
+ *
+ * At level 2 (gate.h) a gated lease makes the thread put a wait for the gate
+ * word into the stream before each command: then a closed gate stops the GPU,
+ * and the thread goes on until it is over the bound. There the way through is a
+ * call, the lookup of the lease, and the driver's call for the wait.
  *
  * What may not happen here: calling Go, synchronising a device or a stream,
  * holding a lock while waiting, ending the process.
@@ -31,6 +36,10 @@
 #define XM_KEY_NONE 0u
 #define XM_KEY_LEGACY 1u
 #define XM_KEY_PER_THREAD 2u
+
+/* In a lease's key: a wait for the gate goes before each of its commands. So the
+ * key is no stream's, and the way through leads to xm_admit_slow. */
+#define XM_GATED ((uintptr_t)1 << 63)
 
 struct xm_queue;
 struct xm_thread;
@@ -51,8 +60,9 @@ struct xm_lease {
 	struct xm_queue *queue;
 	struct xm_thread *owner;
 	struct xm_lease *prev, *next; /* leases of the same queue */
-	uint32_t start; /* commands left when it was given; protected by the admission lock */
-	uint32_t held;  /* what it counts for in the bound: start, or what was used once it was taken away */
+	uint16_t start; /* commands left when it was given; protected by the admission lock */
+	uint16_t held;  /* what it counts for in the bound: start, or what was used once it was taken away */
+	uint32_t gated; /* its key has, or had, XM_GATED */
 } __attribute__((aligned(64)));
 
 /* The lease this thread used last; never NULL (an empty one to begin with). */
@@ -142,8 +152,10 @@ void xm_context_changed(void);
  */
 void xm_context_made(CUdevice device);
 
-/* Before the driver destroys (releases, resets) the context. */
+/* Before the driver destroys (releases, resets) the context, and after it returned,
+ * whatever it said. In between, which at a closed gate lasts, the device stays ready. */
 void xm_context_gone(CUcontext context);
+void xm_context_ended(void);
 
 /* After the driver made the stream (its context is current) / before it destroys it. */
 void xm_stream_made(CUstream stream, unsigned flags, int priority);

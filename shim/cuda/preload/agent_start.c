@@ -14,10 +14,12 @@
 
 #include "agent.h"
 #include "boardmap.h"
+#include "gate.h"
 #include "resolve.h"
 #include "state.h"
 #include "sys.h"
 #include "uncovered.h"
+#include "watchdog.h"
 
 #define EXIT_TRIES 100
 #define EXIT_TRY_NS 500000u
@@ -170,7 +172,8 @@ static bool lock_soon(pthread_mutex_t *m)
 }
 
 /* At exit the driver tears itself down; our threads ask it nothing from then
- * on, and who is asking now is waited for. */
+ * on, and who is asking now is waited for. It may wait for work that a closed
+ * gate holds back, so the gates of a leaving process are opened and stay open. */
 static void leaving(void)
 {
 	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
@@ -180,8 +183,11 @@ static void leaving(void)
 	if (lock_soon(&xm_lock)) {
 		if (xm_state.board)
 			__atomic_store_n(&xm_state.board->client.state, XM_CLIENT_LEAVING, __ATOMIC_RELEASE);
+		for (uint32_t i = 0; xm_state.board && i < xm_state.dev_count; i++)
+			xm_gate_open(&xm_state.board->devices[i]);
 		pthread_mutex_unlock(&xm_lock);
 	}
+	xm_watchdog_kick(); /* it opens what the daemon closes from now on */
 	xm_agent_news();
 }
 

@@ -9,6 +9,9 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "gate.h"
+#include "guard.h"
+#include "mark.h"
 #include "queue.h"
 #include "sys.h"
 #include "tail.h"
@@ -25,6 +28,7 @@
 struct gone_view {
 	struct gone_view *next;
 	void *view;
+	struct xm_thread *by; /* on which the context is going; NULL: it has gone */
 	uint64_t since;
 };
 static struct gone_view *gone_views, *free_views;
@@ -117,14 +121,16 @@ int xm_board_attach(int board_fd, int event_fd)
 /*
  * A thread may stand between the look at its lease's key and the load of the
  * gate word, for as long as the kernel likes; so our view cannot be unmapped.
- * It is replaced in place by a page of zeros that is never written: the memory
- * is given back, the address stays, and a late reader finds another word.
+ * guard.c replaces it in place: the memory is given back, the address stays, and
+ * a late reader finds another word.
+ *
+ * Gates are opened first of all: a thread of the program may hold the driver's
+ * locks, and whatever else, until its work goes on.
  */
 void xm_board_detach(void)
 {
-	const _Atomic uint32_t *gates[XM_BOARD_DEVICES];
 	struct xm_board *b;
-	uint32_t n;
+	uint32_t generation;
 
 	pthread_mutex_lock(&xm_lock);
 	b = xm_state.board;
@@ -132,30 +138,28 @@ void xm_board_detach(void)
 		pthread_mutex_unlock(&xm_lock);
 		return;
 	}
+	for (uint32_t i = 0; i < xm_state.dev_count; i++)
+		xm_gate_open(&b->devices[i]);
 	xm_state.board = NULL;
-	atomic_fetch_add(&xm_state.generation, 1);
+	generation = atomic_fetch_add(&xm_state.generation, 1);
 	atomic_store(&xm_state.competitor, false);
-	n = xm_state.dev_count;
-	for (uint32_t i = 0; i < n; i++) {
-		gates[i] = atomic_load(&xm_state.devs[i].gate);
+	for (uint32_t i = 0; i < xm_state.dev_count; i++) {
 		xm_dev_release(&xm_state.devs[i]);
+		xm_wake_word((const _Atomic uint32_t *)&b->devices[i].daemon.gate);
 	}
 	xm_thread_revoke_all();
+	(void)xm_fence_all();
 	close(xm_state.board_fd);
 	close(xm_state.event_fd);
 	xm_state.board_fd = xm_state.event_fd = -1;
+	xm_guard_take(b, generation, xm_state.dev_count);
 	pthread_mutex_unlock(&xm_lock);
-
-	for (uint32_t i = 0; i < n; i++)
-		if (gates[i] != &xm_gate_absent)
-			xm_wake_word(gates[i]);
 	xm_watchdog_kick();
 	xm_tail_kick();
-	xm_blank(b, XM_BOARD_SIZE);
 }
 
 /* xm_lock held. */
-static void keep_view(void *view)
+static void keep_view(struct xm_thread *by, void *view)
 {
 	struct gone_view *g = free_views;
 
@@ -165,7 +169,7 @@ static void keep_view(void *view)
 		free_views = g->next;
 	else if (!(g = xm_keep(sizeof *g)))
 		return; /* the view stays mapped for good */
-	*g = (struct gone_view){.next = gone_views, .view = view, .since = xm_now()};
+	*g = (struct gone_view){.next = gone_views, .view = view, .by = by};
 	gone_views = g;
 }
 
@@ -177,7 +181,7 @@ static void drop_gone_views(uint64_t now)
 	while (*at) {
 		struct gone_view *g = *at;
 
-		if (now - g->since < VIEW_GRACE_NS) {
+		if (g->by || now - g->since < VIEW_GRACE_NS) {
 			at = &g->next;
 			continue;
 		}
@@ -188,12 +192,63 @@ static void drop_gone_views(uint64_t now)
 	}
 }
 
-void xm_board_forget(struct xm_context *context)
+void xm_board_forget(struct xm_thread *me, struct xm_context *context)
 {
-	keep_view(context->view);
+	keep_view(me, context->view);
 	context->view = NULL;
 	context->base = 0;
 	context->generation = 0;
+}
+
+void xm_board_forgotten(struct xm_thread *me)
+{
+	for (struct gone_view *g = gone_views; g; g = g->next)
+		if (g->by == me) {
+			g->by = NULL;
+			g->since = xm_now();
+		}
+}
+
+/* A view of the attached board for `context` to register; NULL: it has one, or
+ * can have none, and then its device says so. xm_lock held. */
+static void *begin_view(struct xm_context *context, uint32_t generation)
+{
+	void *view = MAP_FAILED;
+
+	if (!xm_state.board || context->generation == generation)
+		return NULL;
+	context->generation = generation; /* others go on without marks and waits meanwhile */
+	context->base = 0;
+	context->view = NULL; /* of an older board: pinned until the context goes */
+	drop_gone_views(xm_now());
+	if (context->views < XM_VIEWS && xm_real.cuMemHostRegister_v2 && xm_real.cuMemHostGetDevicePointer_v2)
+		view = mmap(NULL, XM_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, xm_state.board_fd, 0);
+	if (view != MAP_FAILED) {
+		context->asking = true;
+		return view;
+	}
+	context->dev->unreached = true;
+	xm_level_tell(context->dev);
+	return NULL;
+}
+
+/* xm_lock held. */
+static void end_view(struct xm_context *context, uint32_t generation, void *view, CUdeviceptr base)
+{
+	context->asking = false;
+	if (context->generation != generation)
+		return; /* of a board that has gone meanwhile */
+	context->view = view;
+	context->base = base;
+	if (generation != atomic_load(&xm_state.generation))
+		return;
+	if (base)
+		context->dev->reached = true;
+	else
+		context->dev->unreached = true;
+	if (!xm_real.cuStreamWaitValue32_v2 && !xm_real.cuStreamWaitValue32)
+		context->dev->no_waits = true;
+	xm_level_tell(context->dev);
 }
 
 /*
@@ -206,42 +261,43 @@ void xm_board_register(struct xm_context *context)
 {
 	uint32_t generation;
 	CUdeviceptr base = 0;
-	void *view = NULL;
+	void *view;
 	CUresult r;
 
 	pthread_mutex_lock(&xm_lock);
 	generation = atomic_load(&xm_state.generation);
-	if (!xm_state.board || context->generation == generation) {
-		pthread_mutex_unlock(&xm_lock);
-		return;
-	}
-	context->generation = generation; /* others go on without marks meanwhile */
-	context->base = 0;
-	context->view = NULL; /* of an older board: pinned until the context goes */
-	drop_gone_views(xm_now());
-	if (context->views < XM_VIEWS && xm_real.cuMemHostRegister_v2 && xm_real.cuMemHostGetDevicePointer_v2) {
-		view = mmap(NULL, XM_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, xm_state.board_fd, 0);
-		if (view == MAP_FAILED)
-			view = NULL;
-	}
+	view = begin_view(context, generation);
 	pthread_mutex_unlock(&xm_lock);
 	if (!view)
 		return;
-
 	r = xm_real.cuMemHostRegister_v2(view, XM_BOARD_SIZE, REGISTER_FLAGS);
-	if (r == 0 || r == ALREADY_REGISTERED)
-		r = xm_real.cuMemHostGetDevicePointer_v2(&base, view, 0);
-	else {
+	if (r && r != ALREADY_REGISTERED) {
 		munmap(view, XM_BOARD_SIZE);
-		return;
+		view = NULL;
+	} else if (xm_real.cuMemHostGetDevicePointer_v2(&base, view, 0)) {
+		base = 0;
 	}
 	pthread_mutex_lock(&xm_lock);
-	context->views++;
-	if (r == 0 && context->generation == generation) {
-		context->view = view;
-		context->base = base;
-	}
+	context->views += view != NULL;
+	end_view(context, generation, view, base);
 	pthread_mutex_unlock(&xm_lock);
+}
+
+void xm_board_reach(struct xm_thread *me, struct xm_context *context)
+{
+	uint32_t generation = atomic_load_explicit(&xm_state.generation, memory_order_relaxed);
+	struct xm_quiet quiet;
+	bool pushed;
+
+	if (!(generation & 1) || atomic_load_explicit(&context->generation, memory_order_relaxed) == generation ||
+	    atomic_load_explicit(&xm_state.leaving, memory_order_relaxed))
+		return;
+	pushed = xm_context_push(me, context);
+	quiet = xm_quiet_begin();
+	xm_board_register(context);
+	xm_quiet_end(quiet);
+	if (pushed)
+		xm_context_pop();
 }
 
 bool xm_daemon_dead(uint64_t now)

@@ -18,8 +18,17 @@ XM_INTERNAL void xm_board_detach(void);
  */
 XM_INTERNAL void xm_board_register(struct xm_context *context);
 
-/* The context is about to go: its view is kept until the driver has let go. xm_lock held. */
-XM_INTERNAL void xm_board_forget(struct xm_context *context);
+/*
+ * The same for a context that need not be current, when there is something to
+ * do. Where a thread comes by with a command, so that the daemon soon learns
+ * how far this process can go. No lock held.
+ */
+XM_INTERNAL void xm_board_reach(struct xm_thread *me, struct xm_context *context);
+
+/* The context is about to go / the driver has let go of it: its view is kept until
+ * a while after. Both on thread `me`. xm_lock held. */
+XM_INTERNAL void xm_board_forget(struct xm_thread *me, struct xm_context *context);
+XM_INTERNAL void xm_board_forgotten(struct xm_thread *me);
 
 /* Did the daemon's heartbeat stand still for XM_LEASE_NS? By our own clock, from when we first saw it so. xm_lock held. */
 XM_INTERNAL bool xm_daemon_dead(uint64_t now);

@@ -5,6 +5,7 @@
 #include "agent_start.h"
 #include "boardmap.h"
 #include "edge.h"
+#include "gate.h"
 #include "queue.h"
 #include "sys.h"
 #include "thread.h"
@@ -138,8 +139,8 @@ void xm_context_made(CUdevice device)
 		return;
 	me->context_epoch = 0;
 	c = xm_context_current(me);
-	if (c && c->generation != atomic_load(&xm_state.generation) && atomic_load(&xm_state.generation) & 1)
-		xm_board_register(c);
+	if (c)
+		xm_board_reach(me, c);
 	xm_leave(me);
 }
 
@@ -155,6 +156,9 @@ void xm_context_changed(void)
  * Its queues are taken as complete: whatever the driver does with their work,
  * nobody will hear of it any more. Questions to these queues
  * are excluded by xm_probe, marks of other threads by each queue's order.
+ *
+ * The driver waits for what is queued there, at a closed gate too. So the device
+ * counts as busy until it returned: who is idle may never get a turn.
  */
 void xm_context_gone(CUcontext handle)
 {
@@ -174,18 +178,40 @@ void xm_context_gone(CUcontext handle)
 			;
 		if (*at) {
 			*at = c->next;
-			xm_board_forget(c);
+			xm_board_forget(me, c);
 			c->handle = NULL;
 			c->next = free_contexts;
 			free_contexts = c;
 			if (atomic_fetch_add(&xm_state.context_epoch, 1) + 1 == 0)
 				atomic_store(&xm_state.context_epoch, 1);
 		}
-		if (c->dev)
-			xm_settle(c->dev, me, !xm_dev_free_run(c->dev));
+		if (c->dev && !me->ending) {
+			me->ending = c->dev;
+			c->dev->pending++;
+		}
 		pthread_mutex_unlock(&xm_lock);
 	}
 	pthread_mutex_unlock(&xm_probe);
+	xm_thread_forget_context(me);
+	xm_leave(me);
+}
+
+void xm_context_ended(void)
+{
+	struct xm_thread *me = xm_enter();
+	struct xm_dev *dev;
+
+	if (!me)
+		return;
+	pthread_mutex_lock(&xm_lock);
+	dev = me->ending;
+	if (dev) {
+		me->ending = NULL;
+		dev->pending--;
+		xm_board_forgotten(me);
+		xm_settle(dev, me, !xm_dev_free_run(dev));
+	}
+	pthread_mutex_unlock(&xm_lock);
 	xm_thread_forget_context(me);
 	xm_leave(me);
 }
@@ -198,6 +224,7 @@ void xm_dev_claim(struct xm_dev *dev)
 	memcpy(s->identity.name, dev->name, sizeof s->identity.name);
 	s->identity.ordinal = (uint32_t)dev->handle;
 	dev->section = s;
+	dev->reached = dev->unreached = false;
 	atomic_store(&dev->gate, (const _Atomic uint32_t *)&s->daemon.gate);
 	__atomic_store_n(&s->client.ready, dev->ready, RELAXED);
 	__atomic_store_n(&s->client.edge, ++dev->edge, RELAXED);
@@ -205,6 +232,7 @@ void xm_dev_claim(struct xm_dev *dev)
 	for (struct xm_queue *q = dev->dirty; q; q = q->dirty_next)
 		xm_queue_announce(q);
 	xm_dev_publish(dev);
+	xm_level_tell(dev);
 	__atomic_store_n(&s->client.present, 1, RELEASE);
 	xm_signal_fd(xm_state.event_fd);
 }
@@ -237,7 +265,7 @@ struct xm_grant xm_dev_grant(struct xm_dev *dev)
 {
 	struct xm_daemon_line *d;
 	struct xm_grant g;
-	uint32_t gate, again, mode, threshold, batch;
+	uint32_t gate, again, mode, threshold, batch, level;
 	int tries = 4;
 
 	if (!dev->section)
@@ -249,10 +277,15 @@ struct xm_grant xm_dev_grant(struct xm_dev *dev)
 		mode = __atomic_load_n(&d->mode, RELAXED);
 		threshold = __atomic_load_n(&d->threshold, RELAXED);
 		batch = __atomic_load_n(&d->batch, RELAXED);
+		level = __atomic_load_n(&d->level, RELAXED);
 		atomic_thread_fence(memory_order_acquire);
 		again = __atomic_load_n(&d->gate, RELAXED);
 	} while (gate != again && --tries);
 	g = free_run(gate, true);
+	if (atomic_load_explicit(&xm_state.leaving, memory_order_relaxed)) { /* see xm_dev_expire */
+		g.open = true;
+		return g;
+	}
 	if (mode == XM_MODE_FREE)
 		return g;
 	atomic_store_explicit(&xm_state.competitor, true, memory_order_relaxed);
@@ -261,6 +294,7 @@ struct xm_grant xm_dev_grant(struct xm_dev *dev)
 		g.batch = batch < 1 ? 1 : batch > g.limit ? g.limit : batch;
 		if (g.batch > XM_FREE_LEASE)
 			g.batch = XM_FREE_LEASE;
+		g.gated = level >= 2 && gate && !dev->no_waits;
 	}
 	return g;
 }
@@ -296,23 +330,18 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
 		xm_signal_fd(xm_state.event_fd);
 }
 
+/*
+ * A process that is leaving is held back by nobody: the driver's own teardown
+ * waits for what is queued, on a thread that will launch no more, and the daemon
+ * may not have heard of it yet. What that lets through is bounded: what was
+ * queued when exit was called.
+ */
 void xm_dev_expire(struct xm_dev *dev, uint64_t now)
 {
-	uint32_t *word = NULL;
-	uint32_t gate;
+	bool leaving = atomic_load(&xm_state.leaving);
 
 	pthread_mutex_lock(&xm_lock);
-	if (dev->section) {
-		word = &dev->section->daemon.gate;
-		gate = __atomic_load_n(word, RELAXED);
-		if (gate == 0 || gate & 1 || !xm_daemon_dead(now))
-			word = NULL;
-		else if (__atomic_compare_exchange_n(word, &gate, ((gate >> 1) + 1) << 1 | 1, false, __ATOMIC_ACQ_REL, RELAXED))
-			__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
-		else
-			word = NULL;
-	}
-	if (word)
-		xm_wake_word((const _Atomic uint32_t *)word);
+	if (xm_gate_closed(dev) && (leaving || xm_daemon_dead(now)) && xm_gate_open(dev->section) && !leaving)
+		__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
 	pthread_mutex_unlock(&xm_lock);
 }

@@ -14,6 +14,7 @@ struct xm_grant {
 	uint32_t batch; /* commands of a lease, between two marks */
 	bool governed;  /* there is a board */
 	bool open;
+	bool gated;     /* level 2: commands wait at the gate on the device, where they can */
 	bool answered;  /* false: the daemon has not seen the section yet */
 };
 
@@ -45,7 +46,7 @@ XM_INTERNAL void xm_dev_tell(struct xm_dev *dev, bool ready);
 /* Publishes waiting and launches. */
 XM_INTERNAL void xm_dev_publish(struct xm_dev *dev);
 
-/* The gate is closed and the daemon's heartbeat stood still too long: opens it. Takes xm_lock. */
+/* The gate is closed, and the daemon's heartbeat stood still too long or the process is leaving: opens it. Takes xm_lock. */
 XM_INTERNAL void xm_dev_expire(struct xm_dev *dev, uint64_t now);
 
 #endif

@@ -94,7 +94,7 @@ static CUresult released(CUresult result, CUdevice dev)
     if (result == CUDA_SUCCESS && xm_real.cuDevicePrimaryCtxGetState &&
         xm_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active) {
         forget_primary(dev);
-        xm_context_changed();
+        xm_context_ended();
     }
     return result;
 }
@@ -112,16 +112,22 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 /* A reset ends the context at once, whoever retains it. */
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
+    CUresult result;
+
     forget_primary(dev);
-    xm_context_changed();
-    return XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
+    result = XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
+    xm_context_ended();
+    return result;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
+    CUresult result;
+
     forget_primary(dev);
-    xm_context_changed();
-    return XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
+    result = XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
+    xm_context_ended();
+    return result;
 }
 
 CUresult cuCtxSynchronize(void)

@@ -9,7 +9,7 @@ CUresult cuCtxDestroy(CUcontext ctx)
 
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDestroy)(ctx);
-    xm_context_changed();
+    xm_context_ended();
     return result;
 }
 
@@ -19,7 +19,7 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDestroy_v2)(ctx);
-    xm_context_changed();
+    xm_context_ended();
     return result;
 }
 
@@ -29,7 +29,7 @@ CUresult cuCtxDetach(CUcontext ctx)
 
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDetach)(ctx);
-    xm_context_changed();
+    xm_context_ended();
     return result;
 }
 

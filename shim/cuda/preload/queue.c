@@ -4,6 +4,7 @@
 
 #include "boardmap.h"
 #include "device.h"
+#include "gate.h"
 #include "mark.h"
 #include "sys.h"
 #include "thread.h"
@@ -136,6 +137,8 @@ void xm_queue_refresh(struct xm_queue *q)
 		if (behind <= q->marked - q->done)
 			xm_queue_progress(q, q->marked - behind);
 	}
+	if (q->dead && xm_gate_closed(q->dev))
+		q->died_at = xm_now(); /* what is left of it stands still */
 	if (q->dead && q->done < q->counted && !answers(q) && xm_now() - q->died_at > ORPHAN_NS)
 		xm_queue_progress(q, q->counted);
 }

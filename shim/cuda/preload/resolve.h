@@ -39,6 +39,8 @@
     X(cuStreamIsCapturing_ptsz)                    \
     X(cuStreamQuery)                               \
     X(cuStreamQuery_ptsz)                          \
+    X(cuStreamWaitValue32)                         \
+    X(cuStreamWaitValue32_v2)                      \
     X(cuStreamWriteValue32)                        \
     X(cuStreamWriteValue32_ptsz)                   \
     X(cuStreamWriteValue32_v2)                     \

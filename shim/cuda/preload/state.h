@@ -49,16 +49,20 @@ struct xm_context {
 	CUcontext handle; /* NULL: the record is free */
 	struct xm_dev *dev; /* NULL: more devices than the board has sections */
 	struct xm_context *next;
-	uint32_t generation; /* board that `base` belongs to, or that was refused; 0 none yet */
+	_Atomic uint32_t generation; /* board that `base` belongs to, or that was refused; 0 none yet */
 	uint32_t views;      /* views registered so far */
+	bool asking;         /* a thread is registering one now */
 	void *view;          /* its own mapping of the board, registered with the driver in this context */
-	CUdeviceptr base;    /* the view's device address; 0: marks are events */
+	CUdeviceptr base;    /* the view's device address; 0: marks are events, and nothing can wait at the gate */
 };
 
 /* A device: one section of the board. */
 struct xm_dev {
 	bool greeted;      /* the newcomer's wait is over */
 	bool ready;        /* as last told */
+	bool reached;      /* a context of it has the board registered */
+	bool unreached;    /* a context of it could not have it */
+	bool no_waits;     /* the driver refused a wait: level 1 for good */
 	uint32_t index;    /* of the section */
 	uint32_t edge;
 	uint32_t pending;  /* threads inside admission with a command for this device */
@@ -100,6 +104,9 @@ struct xm_queue {
 	uint64_t done;       /* known to be complete */
 	uint64_t marked;     /* last sequence number whose mark is enqueued */
 	uint64_t died_at;    /* ns */
+	uint64_t waited;     /* no command beyond this one has a wait for a gate before it */
+	uint32_t wait_generation; /* board of the last such wait */
+	_Atomic CUdeviceptr wait_at; /* where its gated leases wait; 0: they must not. Read without the lock */
 	uint32_t ring_head, ring_count; /* protected by order */
 	/* From here on kept when the record is recycled. */
 	pthread_mutex_t order;
@@ -113,6 +120,7 @@ struct xm_thread {
 	int cancel_state;           /* the thread's own, while it is inside */
 	uint32_t context_epoch;     /* `context` is current while this is the state's */
 	struct xm_context *context; /* NULL: none is current, or it is not ours to govern */
+	struct xm_dev *ending;      /* of the context that the driver is destroying on this thread */
 };
 
 /* Protected by xm_lock, but for the atomics. */

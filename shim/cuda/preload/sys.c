@@ -97,9 +97,15 @@ void xm_signal_fd(int fd)
 	syscall(SYS_write, fd, &one, sizeof one);
 }
 
-void xm_blank(void *at, size_t bytes)
+void xm_blank(void *at, size_t bytes, void (*fill)(void *))
 {
-	syscall(SYS_mmap, at, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0L);
+	void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+	if (fresh == MAP_FAILED)
+		return;
+	fill(fresh);
+	if (mprotect(fresh, bytes, PROT_READ) || syscall(SYS_mremap, fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) < 0)
+		munmap(fresh, bytes);
 }
 
 /* Our records do not come from malloc: a thread's first command may come from

@@ -50,10 +50,11 @@ bool xm_fence_all(void);
 /* Adds 1 to the eventfd; a full one has been told enough. */
 void xm_signal_fd(int fd);
 
-/* Replaces a mapping in place by pages of zeros that cost nothing and cannot be
- * written. Readers see the old bytes or zeros, never a fault: the kernel holds
- * the map's lock over both halves. */
-void xm_blank(void *at, size_t bytes);
+/* Replaces a mapping in place by pages of our own, which are zero but for what
+ * `fill` writes and cannot be written afterwards. Readers see the old bytes or
+ * the new, never a fault or anything between: the kernel holds the map's lock
+ * over all of it. Without memory for it the old mapping stays. */
+void xm_blank(void *at, size_t bytes, void (*fill)(void *));
 
 /* Memory that is never given back, zeroed, 64-byte aligned; NULL: none left. */
 void *xm_keep(size_t bytes);

@@ -3,6 +3,7 @@
 
 #include "device.h"
 #include "edge.h"
+#include "gate.h"
 #include "sys.h"
 #include "watchdog.h"
 
@@ -10,27 +11,46 @@
 #define CALM_NS 3600000000000u
 #define RIVAL_NS 5000000u    /* a competitor exists, nothing outstanding */
 #define TAIL_NS 1000000u     /* a competitor exists, something outstanding */
+#define CLOSED_NS 100000000u /* the gate is closed */
 
 static bool running; /* protected by xm_lock */
 static _Atomic uint32_t kicks;
 
-/* Asks about one device, when it has been left alone since the last round.
- * Returns how long to sleep for it. */
-static uint64_t look_after(struct xm_dev *dev, uint64_t *grants)
+/* What the next sleep is to be. */
+struct round {
+	struct xm_watch watches[1 + XM_BOARD_DEVICES];
+	unsigned n;
+	uint64_t sleep;
+};
+
+/*
+ * Asks about one device, when it has been left alone since the last round. While
+ * its gate is closed little can come to an end, so it is asked seldom, until the
+ * gate word moves.
+ */
+static void look_after(struct xm_dev *dev, uint64_t *grants, struct round *r)
 {
-	bool rival, quiet, ready;
+	const _Atomic uint32_t *word = atomic_load(&dev->gate);
+	uint32_t gate = atomic_load_explicit(word, memory_order_acquire);
+	bool rival, quiet, ready, closed;
+	uint64_t sleep;
 
 	pthread_mutex_lock(&xm_lock);
 	rival = !xm_dev_free_run(dev);
 	ready = dev->ready;
+	closed = xm_gate_closed(dev);
 	quiet = dev->grants == *grants && !dev->pending;
 	*grants = dev->grants;
 	pthread_mutex_unlock(&xm_lock);
 	if (!rival)
-		return CALM_NS;
+		return;
 	if (ready && quiet)
 		xm_settle_asking(dev, NULL);
-	return ready ? TAIL_NS : RIVAL_NS;
+	if (closed)
+		r->watches[r->n++] = (struct xm_watch){.word = word, .seen = gate};
+	sleep = closed ? CLOSED_NS : ready ? TAIL_NS : RIVAL_NS;
+	if (r->sleep > sleep)
+		r->sleep = sleep;
 }
 
 static void *ask(void *unused)
@@ -39,8 +59,8 @@ static void *ask(void *unused)
 
 	pthread_setname_np(pthread_self(), "xm-tail");
 	for (;;) {
-		uint32_t seen = atomic_load(&kicks), n;
-		uint64_t sleep = CALM_NS, s;
+		struct round r = {.watches = {{.word = &kicks, .seen = atomic_load(&kicks)}}, .n = 1, .sleep = CALM_NS};
+		uint32_t n;
 		bool attached;
 
 		pthread_mutex_lock(&xm_lock);
@@ -52,9 +72,8 @@ static void *ask(void *unused)
 		if (!attached)
 			return unused;
 		for (uint32_t i = 0; i < n; i++)
-			if ((s = look_after(&xm_state.devs[i], &grants[i])) < sleep)
-				sleep = s;
-		xm_wait_word(&kicks, seen, sleep);
+			look_after(&xm_state.devs[i], &grants[i], &r);
+		xm_wait_words(r.watches, r.n, r.sleep);
 	}
 }
 

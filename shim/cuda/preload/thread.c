@@ -159,7 +159,7 @@ struct xm_lease *xm_lease_of(struct xm_thread *me, uintptr_t key)
 {
 	struct xm_lease *l = place(me, key);
 
-	if (atomic_load_explicit(&l->key, memory_order_relaxed) != key)
+	if ((atomic_load_explicit(&l->key, memory_order_relaxed) & ~XM_GATED) != key)
 		return NULL;
 	if (key <= XM_KEY_PER_THREAD) {
 		struct xm_queue *q = __atomic_load_n(&l->queue, __ATOMIC_RELAXED);
@@ -222,10 +222,10 @@ void xm_lease_settle(struct xm_lease *l)
 
 	l->queue->held -= l->held - used;
 	xm_state.outstanding -= l->held - used;
-	l->held = used;
+	l->held = (uint16_t)used;
 }
 
-void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t gate)
+void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t gate, CUdeviceptr wait_at)
 {
 	struct xm_lease *l = place(me, q->key);
 
@@ -235,13 +235,19 @@ void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_
 	if (l->next)
 		l->next->prev = l;
 	q->leases = l;
-	l->start = l->held = n;
+	l->start = l->held = (uint16_t)n;
+	l->gated = wait_at != 0;
 	q->held += n;
+	atomic_store_explicit(&q->wait_at, wait_at, memory_order_relaxed);
+	if (wait_at) {
+		q->waited = q->counted + q->held;
+		q->wait_generation = atomic_load(&xm_state.generation);
+	}
 	xm_state.outstanding += n;
 	l->gate_seen = gate;
 	l->gate = atomic_load_explicit(&q->dev->gate, memory_order_relaxed);
 	atomic_store_explicit(&l->word, 2 * n - 1, memory_order_relaxed);
-	atomic_store_explicit(&l->key, q->key, memory_order_relaxed);
+	atomic_store_explicit(&l->key, q->key | (wait_at ? XM_GATED : 0), memory_order_relaxed);
 	xm_lease_now = l;
 }
 

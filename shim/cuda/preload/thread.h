@@ -27,8 +27,9 @@ XM_INTERNAL struct xm_lease *xm_lease_of(struct xm_thread *me, uintptr_t key);
 
 /* Everything below: xm_lock held. */
 
-/* Gives n commands on q under gate word `gate`, and takes the first of them. */
-XM_INTERNAL void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t gate);
+/* Gives n commands on q under gate word `gate`, and takes the first of them. Before
+ * each a wait goes to device address `wait_at`; 0: none does. */
+XM_INTERNAL void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_t gate, CUdeviceptr wait_at);
 
 /* Ends a lease of the calling thread: what was used goes to the queue. */
 XM_INTERNAL void xm_lease_end(struct xm_lease *l);

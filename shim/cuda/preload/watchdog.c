@@ -5,6 +5,7 @@
 
 #include "boardmap.h"
 #include "device.h"
+#include "guard.h"
 #include "sys.h"
 #include "tail.h"
 
@@ -17,7 +18,7 @@ static _Atomic uint32_t kicks;
 
 /* What the next sleep is to be. */
 struct round {
-	struct xm_watch watches[XM_BOARD_DEVICES + 1];
+	struct xm_watch watches[1 + XM_GUARD_WATCHES + XM_BOARD_DEVICES];
 	unsigned n;
 	uint64_t sleep;
 	bool competitor, told; /* what the tail's thread was told last */
@@ -81,13 +82,14 @@ static bool go_round(struct round *r)
 	r->competitor = false;
 	r->watches[r->n++] = (struct xm_watch){.word = &kicks, .seen = atomic_load(&kicks)};
 	pthread_mutex_lock(&xm_lock);
-	attached = xm_state.board != NULL;
+	attached = xm_state.board || xm_guard_busy();
 	if (!attached)
 		running = false;
 	n = xm_state.dev_count;
 	pthread_mutex_unlock(&xm_lock);
 	if (!attached)
 		return false;
+	r->n += xm_guard_round(r->watches + r->n, XM_GUARD_WATCHES);
 	for (uint32_t i = 0; i < n; i++)
 		look_after(&xm_state.devs[i], r);
 	atomic_store_explicit(&xm_state.competitor, r->competitor, memory_order_relaxed);

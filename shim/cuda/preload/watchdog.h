@@ -1,7 +1,8 @@
 /*
- * The watchdog: one small thread of ours, from attach to detach, that does what
- * no thread of the program may be awake to do: acknowledges gate words and opens
- * a gate whose lease ran out.
+ * The watchdog: one small thread of ours that does what no thread of the program
+ * may be awake to do: acknowledges gate words, opens a gate whose lease ran out
+ * or whose process is leaving, and guards boards that were let go of (guard.h).
+ * It lives from attach until the last of these is done with.
  *
  * It never calls the driver: a thread of the program may hold the driver's lock
  * while it waits for work that the closed gate holds back.

@@ -18,7 +18,7 @@
 
 #define BASE_OFFSET 0x100000000000ull /* device addresses are not host addresses */
 
-enum kind { COMMAND, WRITE, EVENT };
+enum kind { COMMAND, WRITE, EVENT, WAIT };
 
 struct op {
 	enum kind kind;
@@ -51,7 +51,7 @@ struct CUevent_st {
 
 struct fake_faults fake;
 _Atomic uint32_t fake_violations;
-_Atomic uint64_t fake_commands, fake_writes, fake_queries, fake_records, fake_registrations;
+_Atomic uint64_t fake_commands, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
 
 static pthread_mutex_t gpu = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
@@ -63,6 +63,7 @@ static _Thread_local struct per_thread {
 } mine[8];
 static _Thread_local int mode_now; /* capture mode of the thread: 0 global */
 static _Atomic int captures;
+void (*fake_destroying)(void);
 
 _Noreturn void fail(const char *file, int line, const char *what)
 {
@@ -138,16 +139,26 @@ static void finish(struct CUstream_st *s)
 	case WRITE:
 		__atomic_store_n(o->at, o->value, __ATOMIC_RELEASE);
 		break;
+	case WAIT:
+		break;
 	case EVENT:
 		atomic_store(&o->event->recorded, true);
 		break;
 	}
 }
 
-/* Marks at the front need no command to complete. */
+/* Does the front of the stream wait at a closed gate? */
+static bool held(const struct CUstream_st *s)
+{
+	const struct op *o = &s->ops[s->head];
+
+	return o->kind == WAIT && !(__atomic_load_n(o->at, __ATOMIC_ACQUIRE) & 1);
+}
+
+/* Marks at the front need no command to complete, nor do waits at an open gate. */
 static void settle(struct CUstream_st *s)
 {
-	while (s->count && s->ops[s->head].kind != COMMAND && !atomic_load(&fake.frozen))
+	while (s->count && s->ops[s->head].kind != COMMAND && !held(s) && !atomic_load(&fake.frozen))
 		finish(s);
 }
 
@@ -262,8 +273,12 @@ static void quiet(const char *who)
 
 static CUresult query(CUstream handle)
 {
-	struct CUstream_st *s = touch(handle, "query");
+	struct CUstream_st *s;
 	bool busy;
+
+	if (atomic_load(&fake.bad_stream))
+		return 400;
+	s = touch(handle, "query");
 
 	quiet("query");
 	if (!depth)
@@ -306,6 +321,33 @@ static CUresult write_value(CUstream handle, CUdeviceptr at, cuuint32_t value, u
 	}
 	pthread_mutex_unlock(&gpu);
 	atomic_fetch_add(&fake_writes, 1);
+	return 0;
+}
+
+static CUresult wait_value(CUstream handle, CUdeviceptr at, cuuint32_t value, unsigned flags)
+{
+	struct CUstream_st *s;
+	uint32_t *p;
+
+	if (atomic_load(&fake.bad_stream))
+		return 400;
+	s = touch(handle, "wait");
+	if (value != 1 || flags != CU_STREAM_WAIT_VALUE_AND)
+		violate("a wait that is none for bit 0");
+	if (atomic_load(&fake.no_wait))
+		return (CUresult)atomic_load(&fake.no_wait);
+	if (s->context != stack[depth - 1])
+		violate("a wait from another context's thread");
+	pthread_mutex_lock(&gpu);
+	p = host_of(s->context, at);
+	if (p) {
+		push(s, (struct op){.kind = WAIT, .at = p});
+		settle(s);
+	} else {
+		violate("a wait at an address that is not registered in its context");
+	}
+	pthread_mutex_unlock(&gpu);
+	atomic_fetch_add(&fake_waits, 1);
 	return 0;
 }
 
@@ -402,6 +444,7 @@ void fake_driver_init(void)
 	xm_real.cuStreamIsCapturing = is_capturing;
 	xm_real.cuStreamQuery = query;
 	xm_real.cuStreamWriteValue32_v2 = write_value;
+	xm_real.cuStreamWaitValue32_v2 = wait_value;
 	xm_real.cuMemHostRegister_v2 = host_register;
 	xm_real.cuMemHostGetDevicePointer_v2 = host_pointer;
 	xm_real.cuThreadExchangeStreamCaptureMode = exchange_mode;
@@ -449,13 +492,15 @@ void fake_set_current(CUcontext c)
 void fake_context_destroy(CUcontext c)
 {
 	xm_context_gone(c);
+	if (fake_destroying)
+		fake_destroying();
 	pthread_mutex_lock(&gpu);
 	for (struct CUstream_st *s = streams; s; s = s->next)
 		if (s->context == c)
 			s->count = s->commands = 0;
 	c->dead = true;
 	pthread_mutex_unlock(&gpu);
-	xm_context_changed();
+	xm_context_ended();
 }
 
 CUstream fake_stream(void)
@@ -493,6 +538,8 @@ CUresult fake_enqueue(CUstream handle, unsigned flags)
 	struct xm_client_line *line;
 	struct op o = {.kind = COMMAND};
 
+	if (atomic_load(&fake.bad_stream))
+		return 400;
 	if (atomic_exchange(&fake.refuse, false))
 		return 1;
 	if (s->capturing)
@@ -568,7 +615,7 @@ unsigned fake_complete(CUstream handle, unsigned n)
 
 	pthread_mutex_lock(&gpu);
 	settle(s);
-	while (done < n && s->count) {
+	while (done < n && s->count && !held(s)) {
 		finish(s);
 		settle(s);
 		done++;
@@ -581,9 +628,24 @@ void fake_complete_all(void)
 {
 	pthread_mutex_lock(&gpu);
 	for (struct CUstream_st *s = streams; s; s = s->next)
-		while (s->count)
+		while (s->count && !held(s))
 			finish(s);
 	pthread_mutex_unlock(&gpu);
+}
+
+const char *fake_shape(CUstream handle)
+{
+	static const char letters[] = {[COMMAND] = 'c', [WRITE] = 'm', [EVENT] = 'e', [WAIT] = 'g'};
+	static _Thread_local char text[512];
+	struct CUstream_st *s = resolve(handle, false);
+	uint32_t n = 0;
+
+	pthread_mutex_lock(&gpu);
+	for (; n < s->count && n < sizeof text - 1; n++)
+		text[n] = letters[s->ops[(s->head + n) % s->size].kind];
+	pthread_mutex_unlock(&gpu);
+	text[n] = 0;
+	return text;
 }
 
 unsigned fake_outstanding(CUstream handle)
@@ -618,7 +680,7 @@ static void *gpu_run(void *unused)
 	while (atomic_load(&gpu_on)) {
 		pthread_mutex_lock(&gpu);
 		for (struct CUstream_st *s = streams; s && !atomic_load(&fake.frozen); s = s->next)
-			for (int n = rand_r(&seed) % 8; n && s->count; n--)
+			for (int n = rand_r(&seed) % 8; n && s->count && !held(s); n--)
 				finish(s);
 		pthread_mutex_unlock(&gpu);
 		if (rand_r(&seed) % 4 == 0)
@@ -692,6 +754,13 @@ void daemon_stop(void)
 	xm_board_detach();
 }
 
+static _Atomic uint32_t level = 1;
+
+void daemon_level(uint32_t l)
+{
+	atomic_store(&level, l);
+}
+
 uint32_t daemon_grant(int i, bool open, uint32_t mode, uint32_t threshold, uint32_t batch)
 {
 	struct xm_daemon_line *d = &fake_daemon.board->devices[i].daemon;
@@ -700,6 +769,7 @@ uint32_t daemon_grant(int i, bool open, uint32_t mode, uint32_t threshold, uint3
 	__atomic_store_n(&d->mode, mode, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->threshold, threshold, __ATOMIC_RELAXED);
 	__atomic_store_n(&d->batch, batch, __ATOMIC_RELAXED);
+	__atomic_store_n(&d->level, atomic_load(&level), __ATOMIC_RELAXED);
 	__atomic_store_n(&d->gate, epoch << 1 | open, __ATOMIC_RELEASE);
 	xm_wake_word((const _Atomic uint32_t *)&d->gate);
 	return epoch << 1 | open;

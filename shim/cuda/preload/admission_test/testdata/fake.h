@@ -33,16 +33,19 @@ extern struct fake_faults {
 	_Atomic bool no_register; /* the board cannot be registered */
 	_Atomic bool refuse;      /* the next command is refused */
 	_Atomic bool frozen;      /* the GPU completes nothing */
+	_Atomic int no_wait;      /* waits are refused with this result */
+	_Atomic bool bad_stream;  /* whatever is asked of a stream, it is not one */
 } fake;
 
 /* Things that admission must not do, counted. */
 extern _Atomic uint32_t fake_violations;
-extern _Atomic uint64_t fake_commands, fake_writes, fake_queries, fake_records, fake_registrations;
+extern _Atomic uint64_t fake_commands, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
 
 void fake_driver_init(void);
 CUcontext fake_context(int device);        /* new */
 void fake_set_current(CUcontext c);        /* tells admission too */
 void fake_context_destroy(CUcontext c);    /* the same */
+extern void (*fake_destroying)(void);      /* in the middle of that */
 CUstream fake_stream(void);                /* in the current context; tells admission */
 void fake_stream_destroy(CUstream s);      /* the same */
 void fake_capture(CUstream s, bool on);    /* the same */
@@ -57,7 +60,11 @@ void fake_sync_context(void);
 /* Polls the stream once as a door would; true: complete. */
 bool fake_query(CUstream s);
 
-/* Completes up to n commands of the stream, and the marks behind them. Returns how many. */
+/* What is queued, first to last: c command, g wait for the gate, m stream write, e event. */
+const char *fake_shape(CUstream s);
+
+/* Completes up to n commands of the stream, and the marks behind them, up to a
+ * wait at a closed gate. Returns how many. */
 unsigned fake_complete(CUstream s, unsigned n);
 void fake_complete_all(void);
 unsigned fake_outstanding(CUstream s);     /* commands */
@@ -77,6 +84,8 @@ extern struct fake_daemon fake_daemon;
 void daemon_start(void);
 /* Detaches, as the agent does when the session ends. */
 void daemon_stop(void);
+/* The level that grants give from now on: 1 at first. */
+void daemon_level(uint32_t level);
 /* Publishes a grant for device section i; returns the gate word. */
 uint32_t daemon_grant(int i, bool open, uint32_t mode, uint32_t threshold, uint32_t batch);
 void daemon_beat(void);

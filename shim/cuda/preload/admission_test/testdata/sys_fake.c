@@ -1,5 +1,6 @@
 /* A clock that the test moves. A sleep is a step of that clock and a chance for
  * the test to change the world; so waits are deterministic, on one thread. */
+#define _GNU_SOURCE
 #include "sys_fake.h"
 
 #include <stdlib.h>
@@ -88,9 +89,14 @@ void xm_signal_fd(int fd)
 		abort();
 }
 
-void xm_blank(void *at, size_t bytes)
+void xm_blank(void *at, size_t bytes, void (*fill)(void *))
 {
-	if (mmap(at, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED)
+	void *fresh = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	if (fresh == MAP_FAILED)
+		abort();
+	fill(fresh);
+	if (mprotect(fresh, bytes, PROT_READ) || mremap(fresh, bytes, bytes, MREMAP_MAYMOVE | MREMAP_FIXED, at) == MAP_FAILED)
 		abort();
 }
 

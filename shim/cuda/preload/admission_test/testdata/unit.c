@@ -31,6 +31,7 @@ static void begin_with_daemon(uint32_t mode)
 	begin();
 	daemon_start();
 	daemon_grant(0, true, mode, 16, 8);
+	fake_set_current(context);
 	daemon_events();
 }
 
@@ -389,7 +390,8 @@ static void devices(void)
 	CHECK_EQ(fake_daemon.board->devices[1].identity.uuid[0], 6);
 	CHECK_EQ(fake_daemon.board->devices[1].identity.ordinal, 5);
 	CHECK(!strcmp((char *)fake_daemon.board->devices[1].identity.name, "Fake GPU 5"));
-	CHECK_EQ(daemon_events(), 1);
+	CHECK_EQ(client_line(1)->level_max, 2);
+	CHECK_EQ(daemon_events(), 2); /* the claim, and the level */
 	CHECK_EQ(fake_launch(0, 0), 0);
 	CHECK_EQ(client_line(1)->ready, 1);
 	CHECK_EQ(client_line(0)->ready, 0);

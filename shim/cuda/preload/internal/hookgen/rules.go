@@ -84,8 +84,8 @@ var byName = map[string]rule{
 	// Contexts.
 	"cuCtxSynchronize":          byHand,
 	"cuCtxCreate":               byHand,
-	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", always: "xm_context_changed();"},
-	"cuCtxDetach":               {before: "xm_context_gone(ctx);", always: "xm_context_changed();"},
+	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", always: "xm_context_ended();"},
+	"cuCtxDetach":               {before: "xm_context_gone(ctx);", always: "xm_context_ended();"},
 	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
 	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
 	"cuCtxPopCurrent":           {always: "xm_context_changed();"},
