@@ -200,7 +200,7 @@ func TestCase31KilledDaemonIsReplaced(t *testing.T) {
 	dir := rundir(t)
 	first := spawn(t, part{Role: "daemon", Dir: dir})
 	c := dial(t, dir)
-	r := client.Registration{Name: "x", TaskToken: "token", Nonce: 77, Priority: 1}
+	r := client.Registration{Name: "x", TaskToken: "token", Priority: 1}
 	join(t, c, client.Registration{Name: "other"})
 	p := join(t, c, r)
 	if _, err := setPriority(t, c, client.Target{Task: p.Task}, 42); err != nil {
@@ -222,7 +222,7 @@ func TestCase31KilledDaemonIsReplaced(t *testing.T) {
 
 	serve(t, dir)
 	c = dial(t, dir)
-	r.PreviousTask = p.Task
+	r.PreviousTask, r.Nonce = p.Task, p.Nonce // as drawn at the first attach
 	again := join(t, c, r)
 	if again.Task != p.Task {
 		t.Errorf("task %d was %d before the restart", again.Task, p.Task)
@@ -234,7 +234,7 @@ func TestCase31KilledDaemonIsReplaced(t *testing.T) {
 		t.Errorf("policy %q, %v, want RR of the journal", name, err)
 	}
 	// Another program under the same pid is not meant by the hint.
-	r.Nonce, r.TaskToken = 78, "another"
+	r.Nonce, r.TaskToken = p.Nonce+1, "another"
 	join(t, c, r)
 	if tasks := list(t, c); len(tasks) != 2 || tasks[1].Hints.Priority != 1 {
 		t.Errorf("another nonce: %v, want priority 1", tasks)

@@ -54,7 +54,7 @@ type Warning int
 // The agent's warnings. 1 to 31 are the C library's own.
 const (
 	WarnConfig  Warning = 32 + iota // the environment cannot be understood
-	WarnAbsent                      // no daemon at the start
+	WarnAbsent                      // no daemon at the start, or none that can be got at
 	WarnLost                        // the daemon went away
 	WarnRefused                     // the daemon refused this process
 	WarnTrouble                     // anything else that keeps us from attaching; tried again
@@ -89,6 +89,12 @@ type Agent struct {
 // understood is warned of, and the program runs unscheduled.
 func Start(host Host, cfg Config) *Agent {
 	a := &Agent{host: host, cfg: cfg}
+	if a.cfg.Registration.Nonce == 0 {
+		// One for the life of this program: what was changed while it ran is found
+		// by it when the daemon was restarted. A program that it becomes by exec, and
+		// a child, has an agent and a nonce of its own.
+		a.cfg.Registration.Nonce = client.NewNonce()
+	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	a.goSafely(a.supervise)
 	a.goSafely(a.listen)
@@ -314,7 +320,6 @@ func (a *Agent) report() {
 // warn says once what keeps the program from being scheduled, and whether it is
 // worth trying again.
 func (a *Agent) warn(err error) (again bool) {
-	var absent *client.AbsentError
 	var rejected *client.RejectedError
 	var denied *client.DeniedError
 	switch {
@@ -322,11 +327,11 @@ func (a *Agent) warn(err error) (again bool) {
 		return false
 	case errors.Is(err, errLost):
 		a.host.WarnOnce(WarnLost, fmt.Sprintf("the daemon in %s went away; the program goes on unscheduled until it returns", a.cfg.Dir))
-	case errors.As(err, &absent):
+	case client.Unreachable(err):
 		if a.cfg.Warned {
 			break
 		}
-		a.host.WarnOnce(WarnAbsent, fmt.Sprintf("no daemon answers in %s; the program runs unscheduled until one does (xserver starts it)", a.cfg.Dir))
+		a.host.WarnOnce(WarnAbsent, fmt.Sprintf("%v; the program runs unscheduled until then", err))
 	case errors.As(err, &rejected), errors.As(err, &denied):
 		a.host.WarnOnce(WarnRefused, fmt.Sprintf("%v; the program runs unscheduled", err))
 		return false

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"strings"
 	"sync"
@@ -214,6 +215,62 @@ func TestCase40DaemonAfterProgram(t *testing.T) {
 	eventually(t, "the board again", func() bool { g, ok := h.gate(); return ok && g != 0 })
 	w := h.warned()
 	if len(w) != 2 || !strings.Contains(w[0], "no daemon answers in "+dir) || !strings.Contains(w[1], "went away") {
+		t.Errorf("warned %q", w)
+	}
+}
+
+// TestCase31HintOutlivesTheDaemon changes a hint while the program runs, and ends
+// the daemon. The agent that comes back is known by its nonce.
+func TestCase31HintOutlivesTheDaemon(t *testing.T) {
+	dir := rundir(t)
+	stop := serve(t, dir)
+	h := newHost(t)
+	start(t, h, dir, client.Registration{Name: "x", Priority: 1})
+	priority := func() int32 {
+		c, err := client.Dial(t.Context(), dir)
+		if err != nil {
+			return 0
+		}
+		defer c.Close()
+		list, err := c.ListTasks(t.Context())
+		if err != nil || len(list) != 1 {
+			return 0
+		}
+		return list[0].Hints.Priority
+	}
+	eventually(t, "its own priority", func() bool { return priority() == 1 })
+	c, err := client.Dial(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wanted := 42
+	if _, _, err := c.SetHints(t.Context(), client.Target{PID: os.Getpid()}, client.Hints{Priority: &wanted}); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Close()
+	for range 2 {
+		stop()
+		eventually(t, "detachment", func() bool { _, ok := h.gate(); return !ok })
+		stop = serve(t, dir)
+		eventually(t, "the changed priority", func() bool { return priority() != 0 })
+		if have := priority(); have != 42 {
+			t.Fatalf("priority %d after the restart, want 42", have)
+		}
+	}
+}
+
+// TestStoppedDaemonIsNotCalledAbsent has an agent find a daemon that says nothing.
+func TestStoppedDaemonIsNotCalledAbsent(t *testing.T) {
+	dir := rundir(t)
+	l, err := net.Listen("unix", dir+"/"+client.ControlSocket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	h := newHost(t)
+	start(t, h, dir, client.Registration{Name: "x"})
+	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+	if w := h.warned(); len(w) != 1 || strings.Contains(w[0], "no daemon") || !strings.Contains(w[0], "does not answer: it is overloaded or hangs") {
 		t.Errorf("warned %q", w)
 	}
 }

@@ -22,7 +22,10 @@ import (
 // Registration is what a process says of itself. The zero value of a field
 // leaves it to the daemon.
 type Registration struct {
-	Nonce        uint64        // random, one an agent; 0: made here
+	// Nonce tells this program from others that had or will have its pid. Whoever
+	// attaches again, after the daemon was restarted, gives the same one, by which
+	// the daemon finds what was changed before. 0: drawn here, see Attachment.
+	Nonce        uint64
 	Name         string        // for listings
 	TaskToken    string        // XMSCHED_TASK
 	Priority     int           // -255 to 255, larger wins
@@ -63,12 +66,17 @@ type BoardReply struct {
 // BoardProtocol is the version of the board socket's lines.
 const BoardProtocol = 1
 
+// NewNonce draws a nonce.
+func NewNonce() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails on Linux
+	return binary.LittleEndian.Uint64(b[:]) | 1
+}
+
 // Attach registers the calling process and fetches its board.
 func (c *Client) Attach(ctx context.Context, r Registration) (*Attachment, error) {
 	if r.Nonce == 0 {
-		var b [8]byte
-		_, _ = rand.Read(b[:]) // never fails on Linux
-		r.Nonce = binary.LittleEndian.Uint64(b[:]) | 1
+		r.Nonce = NewNonce()
 	}
 	reg, err := c.api.Register(ctx, &xserverv1.RegisterRequest{
 		Nonce: r.Nonce, Name: r.Name, TaskToken: r.TaskToken,
