@@ -7,11 +7,11 @@ import (
 	"net"
 	"os"
 	"runtime/debug"
-	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/keepalive"
 	grpcpeer "google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
@@ -86,7 +86,10 @@ func newGRPC(s *Server) *grpc.Server {
 		grpc.Creds(peerCredentials{}),
 		grpc.MaxRecvMsgSize(256<<10),
 		grpc.MaxConcurrentStreams(32),
-		grpc.ConnectionTimeout(5*time.Second),
+		// Whoever says nothing is not kept: neither before his first words nor, when
+		// no request of his is under way, after them. Programs have their session.
+		grpc.ConnectionTimeout(handshakeLimit),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: s.cfg.IdleConnection}),
 		grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (_ any, err error) {
 			defer s.survive(info.FullMethod, &err)
 			if _, err := callerOf(ctx); err != nil {

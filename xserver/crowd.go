@@ -1,9 +1,12 @@
 package xserver
 
 import (
+	"fmt"
 	"net"
 	"sync"
+	"time"
 
+	"xmsched/xserver/client"
 	"xmsched/xserver/internal/peer"
 )
 
@@ -34,11 +37,19 @@ func (l *crowdListener) Accept() (net.Conn, error) {
 		}
 		p, err := peer.Of(conn)
 		if err != nil || !l.enter(p.UID) {
-			_ = conn.Close()
+			l.refuse(conn, p.UID)
 			continue
 		}
 		return &crowdConn{UnixConn: conn, peer: p, leave: sync.OnceFunc(func() { l.left(p.UID) })}, nil
 	}
+}
+
+// refuse says why and closes. Nothing was written to the connection yet, so that
+// what is said fits its buffer and nobody waits.
+func (l *crowdListener) refuse(conn *net.UnixConn, uid uint32) {
+	_ = conn.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_, _ = conn.Write(client.Refusal(fmt.Sprintf("uid %d has %d, which is the limit; end some of its programs that use the daemon", uid, l.limit)))
+	_ = conn.Close()
 }
 
 func (l *crowdListener) enter(uid uint32) bool {

@@ -2,6 +2,7 @@ package xserver
 
 import (
 	"errors"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -99,6 +100,7 @@ func (s *Server) recall() {
 			s.remembered[e.Key] = m
 		}
 	}
+	s.forgetDead()
 	if s.policy == nil && r.Policy != "" {
 		if s.policy, err = compute.PolicyByName(r.Policy); err != nil {
 			s.log.Warn("policy of the journal ignored", "why", err)
@@ -117,14 +119,26 @@ func (s *Server) remember() {
 	}
 }
 
-// keepJournal writes the journal when something changed, at most every 100 ms,
-// and once more at the end.
-func (s *Server) keepJournal() {
+// sweepEvery is how often is looked after what nobody tells of: processes that
+// died between two steps of theirs, or while nobody watched them.
+const sweepEvery = time.Second
+
+// keepHouse writes the journal when something changed, at most every 100 ms, and
+// once more at the end; and it forgets the dead.
+func (s *Server) keepHouse() {
 	const pause = 100 * time.Millisecond
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
 	for {
 		select {
 		case <-s.dirty:
 			s.writeJournal()
+		case <-sweep.C:
+			s.registry.mu.Lock()
+			s.registry.sweep(time.Now())
+			s.registry.mu.Unlock()
+			s.forgetDead()
+			continue
 		case <-s.ending.Done():
 			select {
 			case <-s.dirty:
@@ -140,26 +154,31 @@ func (s *Server) keepJournal() {
 	}
 }
 
-// writeJournal writes what is worth remembering: hints of processes that live.
+// forgetDead drops what is remembered of processes that have ended. One that
+// lives is remembered though its registration ended: it may come back.
+func (s *Server) forgetDead() {
+	s.mu.Lock()
+	dead := slices.Collect(maps.Keys(s.remembered))
+	s.mu.Unlock()
+	dead = slices.DeleteFunc(dead, func(key journal.Key) bool {
+		return key.PID > 0 && key.Start != 0 && peer.Peer{PID: key.PID, StartTime: key.Start}.Alive()
+	})
+	s.mu.Lock()
+	for _, key := range dead {
+		delete(s.remembered, key)
+	}
+	s.mu.Unlock()
+	if len(dead) > 0 {
+		s.remember()
+	}
+}
+
+// writeJournal writes what is worth remembering.
 func (s *Server) writeJournal() {
 	s.mu.Lock()
 	r := journal.Record{Policy: s.policy.Name()}
 	for key, m := range s.remembered {
 		r.Hints = append(r.Hints, m.entry(key))
-	}
-	s.mu.Unlock()
-	var dead []journal.Key
-	r.Hints = slices.DeleteFunc(r.Hints, func(e journal.Entry) bool {
-		start, err := peer.StartTime(e.PID)
-		if err == nil && start == e.Start {
-			return false
-		}
-		dead = append(dead, e.Key)
-		return true
-	})
-	s.mu.Lock()
-	for _, key := range dead {
-		delete(s.remembered, key)
 	}
 	s.mu.Unlock()
 	if err := journal.Write(s.dir.File(client.JournalFile), r); err != nil {

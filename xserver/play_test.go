@@ -15,9 +15,12 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
 
 	"xmsched/preempt/board"
 	"xmsched/xserver"
+	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 )
 
@@ -123,6 +126,9 @@ func play(role string) int {
 	if p.Role == "daemon" {
 		return playDaemon(p)
 	}
+	if p.Role == "half" {
+		return playHalf(p)
+	}
 	a, b, err := enter(p)
 	reply := said{PID: os.Getpid()}
 	if err != nil {
@@ -162,6 +168,25 @@ func playDaemon(p part) int {
 	if err := s.Run(context.Background()); err != nil {
 		return 1
 	}
+	return 0
+}
+
+// playHalf registers, fetches no board and waits.
+func playHalf(p part) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	conn, err := grpc.NewClient("unix:"+p.Dir+"/"+client.ControlSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return 1
+	}
+	defer conn.Close()
+	r, err := xserverv1.NewXServerServiceClient(conn).Register(ctx, &xserverv1.RegisterRequest{BoardVersion: board.Version})
+	if err != nil {
+		fmt.Printf("{\"error\":%q}\n", err.Error())
+		return 1
+	}
+	fmt.Printf("{\"pid\":%d,\"task\":%d}\n", os.Getpid(), r.Task)
+	_, _ = io.Copy(io.Discard, os.Stdin)
 	return 0
 }
 

@@ -46,6 +46,8 @@ type registry struct {
 	byToken   map[taskKey]*task
 	nextProc  plane.ProcessID
 	nextTask  compute.TaskID
+
+	alive func(peer.Peer) bool // asks the kernel
 }
 
 // taskKey is a token within its user: nobody joins another user's task.
@@ -111,6 +113,7 @@ func newRegistry() *registry {
 		tickets:   map[string]*process{},
 		tasks:     map[compute.TaskID]*task{},
 		byToken:   map[taskKey]*task{},
+		alive:     peer.Peer.Alive,
 	}
 }
 
@@ -227,10 +230,23 @@ func (r *registry) redeem(ticket string, by peer.Peer, now time.Time) (*process,
 	return p, nil
 }
 
-// expire forgets registrations whose board nobody fetched.
+// expire forgets registrations whose board nobody fetched in time.
+// Precondition: mu is held.
 func (r *registry) expire(now time.Time) {
 	for _, p := range r.tickets {
 		if now.After(p.expires) {
+			r.drop(p.id)
+		}
+	}
+}
+
+// sweep forgets registrations whose board nobody will fetch: in time, or because
+// the process is dead. Of those that have their board, the plane tells.
+// Precondition: mu is held.
+func (r *registry) sweep(now time.Time) {
+	r.expire(now)
+	for _, p := range r.tickets {
+		if !r.alive(p.peer) {
 			r.drop(p.id)
 		}
 	}
@@ -309,6 +325,7 @@ func (r *registry) target(who peer.Peer, pid int32, id uint64) (*task, *process,
 	if (pid == 0) == (id == 0) {
 		return nil, nil, client.Reject(codes.InvalidArgument, "task", "", nil, "name one task: by its id, or by the pid of a process")
 	}
+	r.sweep(time.Now())
 	t, p := r.find(compute.TaskID(id), int(pid))
 	if t == nil || !maySee(who, t.key.uid) {
 		return nil, nil, r.unknown(who, t, pid, id)

@@ -2,6 +2,7 @@ package xserver
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -63,6 +64,34 @@ func TestTicketsExpireAndAreTheirOwners(t *testing.T) {
 	}
 	if r.processes[late.id] != nil || r.processes[p.id] == nil {
 		t.Error("what expires is the registration without a board, and no other")
+	}
+}
+
+// TestDeadAreSweptBeforeTheirTime has a process die between its registration and
+// its board: nobody can mean it any more, though its ticket is still good.
+func TestDeadAreSweptBeforeTheirTime(t *testing.T) {
+	r, now := newRegistry(), time.Now()
+	dead := map[int]bool{}
+	r.alive = func(p peer.Peer) bool { return !dead[p.PID] }
+	p, attached := enrol(t, r, applicant(1, 10, ""), now), enrol(t, r, applicant(2, 10, ""), now)
+	if _, err := r.redeem(attached.ticket, attached.peer, now); err != nil {
+		t.Fatal(err)
+	}
+	who := peer.Peer{UID: 10}
+	if task, _, err := r.target(who, 1, 0); err != nil || task != p.task {
+		t.Errorf("while it lives: %v", err)
+	}
+	dead[1], dead[2] = true, true
+	for _, try := range []struct {
+		pid int32
+		id  uint64
+	}{{1, 0}, {0, uint64(p.task.id)}} {
+		if _, _, err := r.target(who, try.pid, try.id); err == nil {
+			t.Errorf("%+v: a dead process is a valid target", try)
+		}
+	}
+	if r.processes[attached.id] == nil {
+		t.Error("of those with a board it is the plane that tells")
 	}
 }
 
@@ -151,8 +180,9 @@ func TestCrowdOfOneUser(t *testing.T) {
 	second := <-accepted
 	third := dial()
 	_ = third.SetReadDeadline(time.Now().Add(10 * time.Second))
-	if _, err := third.Read(make([]byte, 1)); err == nil || errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the third of two: %v, want that it is closed", err)
+	said, err := io.ReadAll(third)
+	if err != nil || !strings.Contains(string(said), "has 2, which is the limit") {
+		t.Errorf("the third of two: %q, %v, want that it is told why and closed", said, err)
 	}
 	_ = first.Close()
 	_ = first.Close() // counted once

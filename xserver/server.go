@@ -48,12 +48,19 @@ const DefaultIdleAfter = plane.DefaultIdleAfter
 type Config struct {
 	// Dir is the run directory.
 	Dir string
+	// Shared opens the directory and the sockets to other users; root's daemon
+	// alone may. SystemDir is always shared.
+	Shared bool
 	// Policy by name; empty: the journal's, else DefaultPolicy.
 	Policy string
 	// IdleAfter is how long a task that has no hint of its own has to be without
 	// work until that counts as idle, compute.MinIdleAfter to MaxIdleAfter.
 	// Default DefaultIdleAfter.
 	IdleAfter time.Duration
+	// IdleConnection is how long a connection to the control socket is kept on
+	// which no request is under way. Default 1 min: who asks now and then connects
+	// once, and who died in a way that nobody saw does not hold a place for ever.
+	IdleConnection time.Duration
 	// Version is told to clients that ask.
 	Version string
 	// Log takes what an operator should know; nothing is logged per decision.
@@ -101,6 +108,9 @@ func New(cfg Config) (*Server, error) {
 	if s.cfg.IdleAfter == 0 {
 		s.cfg.IdleAfter = DefaultIdleAfter
 	}
+	if s.cfg.IdleConnection == 0 {
+		s.cfg.IdleConnection = time.Minute
+	}
 	if err := (compute.Hints{IdleAfter: s.cfg.IdleAfter}).Validate(); err != nil {
 		return nil, err
 	}
@@ -112,7 +122,7 @@ func New(cfg Config) (*Server, error) {
 		s.policy = p
 	}
 	var err error
-	if s.dir, err = rundir.Open(cfg.Dir); err != nil {
+	if s.dir, err = rundir.Open(cfg.Dir, cfg.Shared); err != nil {
 		return nil, err
 	}
 	if err := s.open(); err != nil {
@@ -157,7 +167,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.loop.Run()
 	var parts sync.WaitGroup
 	broken := make(chan error, 2)
-	parts.Go(func() { s.keepJournal() })
+	parts.Go(func() { s.keepHouse() })
 	parts.Go(func() {
 		if err := s.grpc.Serve(newCrowdListener(s.control, maxConnections)); err != nil {
 			broken <- fmt.Errorf("serve control socket: %w", err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -27,6 +28,7 @@ func main() {
 func command() *cobra.Command {
 	var dir, policy, level string
 	var idleAfter time.Duration
+	var shared bool
 	c := &cobra.Command{
 		Use:   "xserver",
 		Short: "Decide which programs compute on this machine's GPUs",
@@ -34,10 +36,11 @@ func command() *cobra.Command {
 			"foreground until it gets SIGTERM or SIGINT, and opens no device itself.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return serve(c, xserver.Config{Dir: dir, Policy: policy, IdleAfter: idleAfter}, level)
+			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter}, level)
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
+	c.Flags().BoolVar(&shared, "shared", false, "serve other users as well, and containers: opens the run directory and its sockets to them; root only, and always so in "+client.SystemDir)
 	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
 	c.Flags().DurationVar(&idleAfter, "idle-after", xserver.DefaultIdleAfter, "how long a program without work keeps the lower ones out: 1us to 1s; a program's own hint counts before it")
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
@@ -60,6 +63,9 @@ func serve(c *cobra.Command, cfg xserver.Config, level string) error {
 	}
 	if cfg.Dir, err = filepath.Abs(cfg.Dir); err != nil {
 		return err
+	}
+	if cfg.Shared && os.Geteuid() != 0 {
+		return cli.Usagef("--shared: only root's daemon serves other users, this is uid %d", os.Geteuid())
 	}
 	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()

@@ -31,14 +31,15 @@ type Client struct {
 	api  xserverv1.XServerServiceClient
 }
 
-// Dial connects to the daemon in dir. No daemon there gives an *AbsentError; a
-// socket that belongs to neither root nor the caller is refused.
+// Dial connects to the daemon in dir, and waits for its first word for a second
+// at most. The errors: *AbsentError, no daemon is there; *SilentError, one is
+// there and says nothing; *StrandedError, one is there and its socket is gone;
+// *CrowdedError, it takes no more connections; *DeniedError, it is not for this
+// user, or the socket belongs to neither root nor the caller.
 func Dial(ctx context.Context, dir string) (*Client, error) {
-	probe, err := dialUnix(ctx, filepath.Join(dir, ControlSocket))
-	if err != nil {
-		return nil, dialError(dir, err)
+	if err := reach(ctx, dir); err != nil {
+		return nil, err
 	}
-	_ = probe.Close()
 	conn, err := grpc.NewClient("passthrough:///xserver",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
@@ -89,16 +90,6 @@ func dialUnix(ctx context.Context, path string) (*net.UnixConn, error) {
 		return nil, err
 	}
 	return unixConn, nil
-}
-
-func dialError(dir string, err error) error {
-	if wrong, ok := err.(*wrongOwnerError); ok {
-		return &DeniedError{Message: wrong.Error()}
-	}
-	if os.IsPermission(err) {
-		return &DeniedError{Message: fmt.Sprintf("the daemon in %s does not serve uid %d: %v", dir, os.Geteuid(), err)}
-	}
-	return &AbsentError{Dir: dir, Err: err}
 }
 
 // ListTasks lists the tasks that the caller may see.

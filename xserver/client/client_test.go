@@ -1,12 +1,10 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"net"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -89,26 +87,5 @@ func TestDialSaysWhatIsWrong(t *testing.T) {
 	_ = l.Close()
 	if _, err := Dial(t.Context(), dir); !errors.As(err, &absent) {
 		t.Errorf("a stale socket: %#v", err)
-	}
-}
-
-// TestHungDaemon asks one whose socket takes connections and that does no more.
-func TestHungDaemon(t *testing.T) {
-	dir := t.TempDir()
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, ControlSocket), Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-	defer cancel()
-	c, err := Dial(ctx, dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	var silent *SilentError
-	if _, err := c.Status(ctx); !errors.As(err, &silent) {
-		t.Errorf("%#v, want a SilentError", err)
 	}
 }

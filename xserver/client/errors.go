@@ -1,6 +1,8 @@
 package client
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -10,29 +12,79 @@ import (
 	xserverv1 "xmsched/xserver/api/v1"
 )
 
-// AbsentError says that no daemon answers in a run directory.
+// AbsentError says that no daemon runs in a run directory.
 type AbsentError struct {
 	Dir string
 	Err error
 }
 
 func (e *AbsentError) Error() string {
-	return fmt.Sprintf("no daemon answers in %s; start one with: xserver --dir %s", e.Dir, e.Dir)
+	return fmt.Sprintf("no daemon answers in %s; start one with: %s", e.Dir, startLine(e.Dir))
 }
 
 func (e *AbsentError) Unwrap() error { return e.Err }
 
 // SilentError says that a daemon is there and did not answer in time.
 type SilentError struct {
-	Dir string
-	Err error
+	Dir     string
+	PID     int  // 0: not known
+	Stopped bool // by a signal or a debugger
+	Err     error
 }
 
 func (e *SilentError) Error() string {
-	return fmt.Sprintf("the daemon in %s does not answer: it is stopped or overloaded", e.Dir)
+	switch {
+	case e.PID == 0:
+		return fmt.Sprintf("the daemon in %s does not answer: it is stopped or overloaded", e.Dir)
+	case e.Stopped:
+		return fmt.Sprintf("the daemon in %s (pid %d) is stopped and does not answer; let it run on with: kill -CONT %d", e.Dir, e.PID, e.PID)
+	}
+	return fmt.Sprintf("the daemon in %s (pid %d) does not answer: it is overloaded or hangs; try again, or replace it with: kill -9 %d; %s",
+		e.Dir, e.PID, e.PID, startLine(e.Dir))
 }
 
 func (e *SilentError) Unwrap() error { return e.Err }
+
+// StrandedError says that a daemon runs in a run directory and nobody can get at
+// it, because its socket was moved, removed or replaced.
+type StrandedError struct {
+	Dir string
+	PID int // 0: not known
+	Err error
+}
+
+func (e *StrandedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("a daemon runs in %s and its socket %s is gone: end that daemon, then start one with: %s", e.Dir, ControlSocket, startLine(e.Dir))
+	}
+	return fmt.Sprintf("the daemon in %s (pid %d) runs and its socket %s is gone; replace it with: kill %d; sleep 1; %s",
+		e.Dir, e.PID, ControlSocket, e.PID, startLine(e.Dir))
+}
+
+func (e *StrandedError) Unwrap() error { return e.Err }
+
+// CrowdedError says that a daemon takes no more connections of this user.
+type CrowdedError struct {
+	Dir     string
+	Message string // the daemon's sentence
+}
+
+func (e *CrowdedError) Error() string {
+	return fmt.Sprintf("the daemon in %s takes no more connections: %s", e.Dir, e.Message)
+}
+
+// startLine is the command that starts a daemon in a directory.
+func startLine(dir string) string { return Command("xserver") + " --dir " + Quote(dir) }
+
+// Unreachable says of an error that there is no daemon to ask: none is there, or
+// it cannot be got at, now.
+func Unreachable(err error) bool {
+	var absent *AbsentError
+	var silent *SilentError
+	var stranded *StrandedError
+	var crowded *CrowdedError
+	return errors.As(err, &absent) || errors.As(err, &silent) || errors.As(err, &stranded) || errors.As(err, &crowded)
+}
 
 // RejectedError says that the daemon refused a value; nothing was changed.
 type RejectedError struct {
@@ -44,9 +96,14 @@ type RejectedError struct {
 func (e *RejectedError) Error() string { return e.Message }
 
 // DeniedError says that the caller may not do what it asked for.
-type DeniedError struct{ Message string }
+type DeniedError struct {
+	Message string // the whole sentence
+	Err     error  // what the system said; nil: the daemon refused
+}
 
 func (e *DeniedError) Error() string { return e.Message }
+
+func (e *DeniedError) Unwrap() error { return e.Err }
 
 // Reject makes the error that arrives at a client as a *RejectedError: a
 // sentence with the value and what is allowed.
@@ -86,10 +143,17 @@ func fromStatus(dir string, err error) error {
 	switch st.Code() {
 	case codes.PermissionDenied, codes.Unauthenticated:
 		return &DeniedError{Message: st.Message()}
-	case codes.Unavailable:
+	case codes.Unavailable, codes.DeadlineExceeded:
+		// The connection says that it broke; the directory says why.
+		ctx, cancel := context.WithTimeout(context.Background(), wordLimit)
+		defer cancel()
+		switch why := reach(ctx, dir); {
+		case why != nil:
+			return why
+		case st.Code() == codes.DeadlineExceeded:
+			return &SilentError{Dir: dir, Err: err}
+		}
 		return &AbsentError{Dir: dir, Err: err}
-	case codes.DeadlineExceeded:
-		return &SilentError{Dir: dir, Err: err}
 	}
 	return err
 }

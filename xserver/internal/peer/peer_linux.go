@@ -76,18 +76,46 @@ func control(conn *net.UnixConn, f func(fd int) error) error {
 
 // StartTime reads when a process started, in clock ticks since boot.
 func StartTime(pid int) (uint64, error) {
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	stat, err := readStat(pid)
+	return stat.start, err
+}
+
+// Alive says whether the process runs still. One that has ended and whose parent
+// did not ask after it yet is dead; one that cannot be named passes for alive.
+func (p Peer) Alive() bool {
+	if p.PID <= 0 || p.StartTime == 0 {
+		return true
+	}
+	stat, err := readStat(p.PID)
+	return err == nil && stat.start == p.StartTime && stat.state != 'Z' && stat.state != 'X'
+}
+
+// Stopped says whether a process is stopped, by a signal or a debugger.
+func Stopped(pid int) bool {
+	stat, err := readStat(pid)
+	return err == nil && (stat.state == 'T' || stat.state == 't')
+}
+
+// stat is what we read of /proc/PID/stat.
+type stat struct {
+	state byte
+	start uint64
+}
+
+func readStat(pid int) (stat, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
-		return 0, err
+		return stat{}, err
 	}
 	// The name may hold blanks and parentheses; what follows it is field 3.
 	const startTime = 22
-	end := bytes.LastIndexByte(stat, ')')
-	fields := strings.Fields(string(stat[end+1:]))
+	end := bytes.LastIndexByte(text, ')')
+	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) <= startTime-3 {
-		return 0, fmt.Errorf("/proc/%d/stat: unexpected form", pid)
+		return stat{}, fmt.Errorf("/proc/%d/stat: unexpected form", pid)
 	}
-	return strconv.ParseUint(fields[startTime-3], 10, 64)
+	start, err := strconv.ParseUint(fields[startTime-3], 10, 64)
+	return stat{state: fields[0][0], start: start}, err
 }
 
 // Name is what the process calls itself; empty if it is gone.

@@ -98,3 +98,35 @@ func TestGoneProcess(t *testing.T) {
 		t.Errorf("name %q of a process that is gone", n)
 	}
 }
+
+// TestZombieIsDead looks at a process that ended and that nobody asked after yet.
+func TestZombieIsDead(t *testing.T) {
+	cmd := exec.Command("/bin/sleep", "30")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	start, err := StartTime(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := Peer{PID: cmd.Process.Pid, StartTime: start}
+	if !p.Alive() || Stopped(p.PID) {
+		t.Error("it runs, and counts as dead or stopped")
+	}
+	if other := (Peer{PID: p.PID, StartTime: start + 1}); other.Alive() {
+		t.Error("another process with its number counts as alive")
+	}
+	_ = cmd.Process.Kill()
+	for began := time.Now(); p.Alive(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 5*time.Second {
+			t.Fatal("it was killed, and counts as alive")
+		}
+	}
+	if _, err := StartTime(p.PID); err != nil {
+		t.Errorf("it is no zombie: %v", err)
+	}
+	_ = cmd.Wait()
+	if p.Alive() || !(Peer{UID: 5}).Alive() {
+		t.Error("one that is gone counts as alive, or one that cannot be named as dead")
+	}
+}

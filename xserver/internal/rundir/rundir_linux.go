@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -41,14 +42,15 @@ type Dir struct {
 	public bool // users other than the owner may connect
 }
 
-// Open makes the directory if need be and takes its lock. A *BusyError says that
-// another daemon has it.
-func Open(path string) (*Dir, error) {
+// Open makes the directory if need be, as client.MakeRunDir has it, and takes its
+// lock. A *BusyError says that another daemon has it.
+func Open(path string, shared bool) (*Dir, error) {
 	d := &Dir{path: path}
 	if longest := d.File(client.ControlSocket); len(longest) > maxSocketPath {
 		return nil, fmt.Errorf("%s: the path of a socket may have %d bytes, this one has %d", longest, maxSocketPath, len(longest))
 	}
-	if err := d.make(); err != nil {
+	var err error
+	if d.public, err = client.MakeRunDir(path, shared); err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
 	if err := d.take(); err != nil {
@@ -57,41 +59,9 @@ func Open(path string) (*Dir, error) {
 	return d, nil
 }
 
-// make creates the directory, for its owner alone; root's usual one, whose daemon
-// serves everyone, may be passed through. An existing directory is closed to
-// others, but that root may have opened another one to passage (0711), for
-// containers and other users.
-func (d *Dir) make() error {
-	if err := os.MkdirAll(filepath.Dir(d.path), 0o755); err != nil {
-		return err
-	}
-	root := os.Geteuid() == 0
-	mode := os.FileMode(0o700)
-	if root && d.path == client.SystemDir {
-		mode = 0o711
-	}
-	switch err := os.Mkdir(d.path, mode); {
-	case errors.Is(err, os.ErrExist):
-		var st unix.Stat_t
-		if err := unix.Lstat(d.path, &st); err != nil {
-			return err
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR {
-			return fmt.Errorf("%s is not a directory", d.path)
-		}
-		if int(st.Uid) != os.Geteuid() {
-			return fmt.Errorf("%s belongs to uid %d, not to us (%d)", d.path, st.Uid, os.Geteuid())
-		}
-		mode = 0o700
-		if root {
-			mode |= os.FileMode(st.Mode & 0o011)
-		}
-	case err != nil:
-		return err
-	}
-	d.public = mode&0o001 != 0
-	return os.Chmod(d.path, mode) // whatever the umask was
-}
+// lockPatience is how long a lock is tried for: one who finds out whether a daemon
+// is there has it for a moment.
+const lockPatience = 100 * time.Millisecond
 
 // take locks the directory. The lock goes with the process, however it ends.
 func (d *Dir) take() error {
@@ -99,7 +69,11 @@ func (d *Dir) take() error {
 	if err != nil {
 		return fmt.Errorf("run directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for begin := time.Now(); errors.Is(err, unix.EWOULDBLOCK) && time.Since(begin) < lockPatience; time.Sleep(time.Millisecond) {
+		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	}
+	if err != nil {
 		defer f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return &BusyError{Dir: d.path, PID: readPID(f)}

@@ -32,7 +32,7 @@ func mode(t *testing.T, path string) os.FileMode {
 
 func TestFreshDirectoryIsPrivate(t *testing.T) {
 	path := fresh(t)
-	d, err := Open(path)
+	d, err := Open(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,11 +52,11 @@ func TestFreshDirectoryIsPrivate(t *testing.T) {
 
 func TestSecondIsRefusedWithThePidOfTheFirst(t *testing.T) {
 	path := fresh(t)
-	d, err := Open(path)
+	d, err := Open(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(path)
+	_, err = Open(path, false)
 	var busy *BusyError
 	if !errors.As(err, &busy) || busy.PID != os.Getpid() || !strings.Contains(err.Error(), "serves "+path) {
 		t.Errorf("%v, want a BusyError of pid %d", err, os.Getpid())
@@ -64,7 +64,7 @@ func TestSecondIsRefusedWithThePidOfTheFirst(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, err := Open(path)
+	again, err := Open(path, false)
 	if err != nil {
 		t.Fatalf("after the first ended: %v", err)
 	}
@@ -86,7 +86,7 @@ func TestCase40StaleFiles(t *testing.T) {
 	}
 	old.SetUnlinkOnClose(false)
 	_ = old.Close()
-	d, err := Open(path)
+	d, err := Open(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,18 +106,18 @@ func TestRefusesWhatIsNotItsDirectory(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(path); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+	if _, err := Open(path, false); err == nil || !strings.Contains(err.Error(), "is not a directory") {
 		t.Errorf("a file: %v", err)
 	}
 	link := path + "-link"
 	if err := os.Symlink(t.TempDir(), link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open(link); err == nil || !strings.Contains(err.Error(), "is not a directory") {
+	if _, err := Open(link, false); err == nil || !strings.Contains(err.Error(), "is not a directory") {
 		t.Errorf("a symbolic link: %v", err)
 	}
 	long := filepath.Join(t.TempDir(), strings.Repeat("x", 120))
-	if _, err := Open(long); err == nil || !strings.Contains(err.Error(), "107 bytes") {
+	if _, err := Open(long, false); err == nil || !strings.Contains(err.Error(), "107 bytes") {
 		t.Errorf("a long path: %v", err)
 	}
 }
