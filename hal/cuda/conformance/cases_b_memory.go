@@ -12,17 +12,21 @@ import (
 var memoryCases = []testCase{
 	story("memsets-of-rows", memsetsOfRows),
 	story("pitched-memory", pitchedMemory),
-	story("unified-copies", unifiedCopies),
+	unifiedCopies,
+	story("copy-ends", copyEnds),
 	story("copies-2d", copies2D),
-	story("copy-2d-refusals", copyRefusals2D),
+	copyRefusals2D,
 	story("copies-3d", copies3D),
-	story("copy-3d-refusals", copyRefusals3D),
+	copyRefusals3D,
 	story("peers", peers),
 	story("copy-batches", copyBatches),
-	story("copy-batch-refusals", batchRefusals),
+	story("copy-batch-streams", batchStreams),
+	batchRefusals,
+	boxRefusals,
 	copiesInHeldStream,
 	callsInHeldStream,
 	syncBehindHeldStream,
+	hostCopiesBehindHeldStream,
 	story("managed-memory", managedMemory),
 	story("prefetch", prefetches),
 	story("advice", advice),
@@ -195,74 +199,74 @@ func pitchedMemory(t *transcript) {
 	ask(1<<40, 1<<40, 4)
 }
 
+// memoryKind is a kind of memory that a copy may have at an end.
+type memoryKind struct {
+	name string
+	make func(t *transcript, n int) (address uintptr, reachable []byte)
+}
+
+var memoryKinds = []memoryKind{
+	{"device", func(t *transcript, n int) (uintptr, []byte) { return t.device(n), nil }},
+	{"pageable", func(_ *transcript, n int) (uintptr, []byte) {
+		b := make([]byte, n)
+		return ptr(&b[0]), b
+	}},
+	{"pinned", (*transcript).pinned},
+	{"managed", (*transcript).managed},
+}
+
 // unifiedCopies copies between all kinds of memory, by calls that take any and by
-// calls that name the kind.
-func unifiedCopies(t *transcript) {
+// calls that name the kind. Each may end the process.
+var unifiedCopies = func() testCase {
+	c := testCase{name: "unified-copies"}
+	for _, symbol := range []string{"cuMemcpy", "cuMemcpyAsync", "cuMemcpy_ptds", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2"} {
+		for _, to := range memoryKinds {
+			for _, from := range memoryKinds {
+				what := to.name + ", " + from.name + ", n"
+				c.questions = append(c.questions, question{symbol + "(" + what + ")", func(t *transcript) { t.unifiedCopy(symbol, what, to, from) }})
+			}
+		}
+	}
+	return c
+}()
+
+func (t *transcript) unifiedCopy(symbol, what string, to, from memoryKind) {
 	if !t.context() {
 		return
 	}
 	const n = 70001
-	type end struct {
-		name  string
-		p     uintptr
-		bytes []byte // nil: only the device reaches it
+	source, sourceBytes := from.make(t, n)
+	target, targetBytes := to.make(t, n)
+	want := pattern(n, 1)
+	if sourceBytes != nil {
+		copy(sourceBytes, want)
+	} else {
+		t.must("cuMemcpyHtoD_v2", source, ptr(&want[0]), n)
 	}
-	r, q := t.region(n, 0), t.region(n, 0)
-	hostA, hostB := make([]byte, n), make([]byte, n)
-	pinA, pinnedA := t.pinned(n)
-	pinB, pinnedB := t.pinned(n)
-	ends := [][2]end{
-		{{"device", uintptr(r.p), nil}, {"device", uintptr(q.p), nil}},
-		{{"pageable", ptr(&hostA[0]), hostA}, {"pageable", ptr(&hostB[0]), hostB}},
-		{{"pinned", pinA, pinnedA}, {"pinned", pinB, pinnedB}},
+	args := []uintptr{target, source, n}
+	if symbol == "cuMemcpyAsync" {
+		args = append(args, uintptr(t.stream(abi.CU_STREAM_NON_BLOCKING)))
 	}
-	if p, b := t.managed(n); p != 0 {
-		p2, b2 := t.managed(n)
-		ends = append(ends, [2]end{{"managed", p, b}, {"managed", p2, b2}})
+	t.must("cuCtxSynchronize")
+	t.call(symbol, what, args...)
+	t.must("cuCtxSynchronize")
+	if targetBytes == nil {
+		targetBytes = t.bytes(uint64(target), n)
 	}
-	s := t.stream(abi.CU_STREAM_NON_BLOCKING)
-	seed := byte(0)
-	set := func(e end, b []byte) {
-		if e.bytes != nil {
-			copy(e.bytes, b)
-		} else {
-			t.must("cuMemcpyHtoD_v2", e.p, ptr(&b[0]), n)
-			t.must("cuCtxSynchronize")
-		}
+	t.note("right: %v", bytes.Equal(targetBytes, want))
+}
+
+// copyEnds asks for copies across the ends of device memory.
+func copyEnds(t *transcript) {
+	if !t.context() {
+		return
 	}
-	get := func(e end) []byte {
-		if e.bytes != nil {
-			return e.bytes
-		}
-		return t.bytes(uint64(e.p), n)
-	}
-	try := func(symbol string, to, from end, more ...uintptr) {
-		seed++
-		want := pattern(n, seed)
-		set(from, want)
-		t.call(symbol, to.name+", "+from.name+", n", append([]uintptr{to.p, from.p, n}, more...)...)
-		t.must("cuCtxSynchronize")
-		t.note("right: %v", bytes.Equal(get(to), want))
-	}
-	for _, symbol := range []string{"cuMemcpy", "cuMemcpy_ptds", "cuMemcpyHtoD_v2", "cuMemcpyDtoH_v2", "cuMemcpyDtoD_v2"} {
-		for _, to := range ends {
-			for _, from := range ends {
-				try(symbol, to[0], from[1])
-			}
-		}
-	}
-	for _, to := range ends {
-		for _, from := range ends {
-			try("cuMemcpyAsync", to[0], from[1], uintptr(s))
-		}
-	}
-	t.section("across the end of what is known")
-	big := uintptr(t.alloc(64 << 20))
-	t.call("cuMemcpy", "beyond the end of device memory", big+64<<20-16, uintptr(r.p), 32)
-	t.call("cuMemcpy", "from beyond the end of device memory", uintptr(r.p), big+64<<20-16, 32)
-	t.call("cuMemcpyAsync", "beyond the end of device memory, s", big+64<<20-16, uintptr(r.p), 32, uintptr(s))
-	t.call("cuMemcpy", "to 0", 0, uintptr(r.p), 32)
-	t.call("cuMemcpy", "0 bytes", uintptr(r.p), uintptr(q.p), 0)
+	s, p := uintptr(t.stream(abi.CU_STREAM_NON_BLOCKING)), t.device(4096)
+	big := t.device(refusedSize)
+	t.call("cuMemcpy", "beyond the end of device memory", big+refusedSize-16, p, 32)
+	t.call("cuMemcpy", "from beyond the end of device memory", p, big+refusedSize-16, 32)
+	t.call("cuMemcpyAsync", "beyond the end of device memory, s", big+refusedSize-16, p, 32, s)
+	t.call("cuMemcpy", "0 bytes", p, p, 0)
 	t.call("cuMemcpy", "0 bytes to 0", 0, 0, 0)
 	t.call("cuCtxSynchronize", "")
 }

@@ -135,61 +135,76 @@ func copies2D(t *transcript) {
 	try("cuMemcpy2D_v2", to, from, 10, 0)
 }
 
+// setWord puts an address that is not Go's into a field of a structure.
+func setWord(field *unsafe.Pointer, value uint64) { *(*uint64)(unsafe.Pointer(field)) = value }
+
 // asks says what describes a copy that may be refused.
 type asks[T any] struct {
 	name   string
 	change func(*T)
 }
 
-func copyRefusals2D(t *transcript) {
-	if !t.context() {
-		return
+// refusedSize is the size of device memory behind whose end, if its allocation is
+// that large, nothing follows.
+const refusedSize = 64 << 20
+
+// refusals is a case of descriptions that may be refused, each asked of for itself:
+// it may end the process.
+func refusals[T any](name string, list []asks[T], ask func(t *transcript, what string, change func(*T))) testCase {
+	c := testCase{name: name}
+	for _, a := range list {
+		c.questions = append(c.questions, question{a.name, func(t *transcript) {
+			if t.context() {
+				ask(t, a.name, a.change)
+				t.must("cuCtxSynchronize")
+			}
+		}})
 	}
-	const n = 64 << 20
-	device := side{kind: abi.CU_MEMORYTYPE_DEVICE, device: t.alloc(n), pitch: 512}
-	buffer := make([]byte, 1<<20)
-	ptr(&buffer[0])
-	host := side{kind: abi.CU_MEMORYTYPE_HOST, host: unsafe.Pointer(&buffer[0]), pitch: 256}
-	s := t.stream(abi.CU_STREAM_NON_BLOCKING)
-	for _, a := range []asks[abi.CUDA_MEMCPY2D]{
-		{"as it is", func(*abi.CUDA_MEMCPY2D) {}},
-		{"source pitch less than width", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch = 99 }},
-		{"source pitch less than x + width", func(d *abi.CUDA_MEMCPY2D) { d.SrcXInBytes = 200 }},
-		{"destination pitch less than width", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 99 }},
-		{"destination pitch less than x + width", func(d *abi.CUDA_MEMCPY2D) { d.DstXInBytes = 500 }},
-		{"source pitch 0", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch = 0 }},
-		{"destination pitch 0", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 0 }},
-		{"pitches 0, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.DstPitch, d.Height = 0, 0, 1 }},
-		{"pitches less than width, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.DstPitch, d.Height = 50, 50, 1 }},
-		{"destination pitch 2^31 - 1, one row", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch, d.Height = 1<<31-1, 1 }},
-		{"destination pitch 2^31, one row", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch, d.Height = 1<<31, 1 }},
-		{"source pitch 2^31, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.Height = 1<<31, 1 }},
-		{"odd destination pitch", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 333 }},
-		{"source kind 0", func(d *abi.CUDA_MEMCPY2D) { d.SrcMemoryType = 0 }},
-		{"source kind 5", func(d *abi.CUDA_MEMCPY2D) { d.SrcMemoryType = 5 }},
-		{"destination kind 0", func(d *abi.CUDA_MEMCPY2D) { d.DstMemoryType = 0 }},
-		{"no source", func(d *abi.CUDA_MEMCPY2D) { d.SrcHost = nil }},
-		{"no destination", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = 0 }},
-		{"destination beyond the end", func(d *abi.CUDA_MEMCPY2D) { d.DstY = n/512 - 3 }},
-		{"destination up to the end", func(d *abi.CUDA_MEMCPY2D) { d.DstY = n/512 - 10 }},
-		{"destination nowhere", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = 0x7000000000 }},
-		{"a device's destination in host memory", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = abi.DevicePtr(uintptr(unsafe.Pointer(&buffer[512<<10]))) }},
-		{"a host's destination in device memory", func(d *abi.CUDA_MEMCPY2D) {
-			d.DstMemoryType, d.DstHost = abi.CU_MEMORYTYPE_HOST, unsafe.Pointer(uintptr(device.device)) //nolint:govet // an address of the device's
-		}},
-		{"no width, and no destination", func(d *abi.CUDA_MEMCPY2D) { d.WidthInBytes, d.DstDevice = 0, 0 }},
-		{"no rows, and kind 0", func(d *abi.CUDA_MEMCPY2D) { d.Height, d.DstMemoryType = 0, 0 }},
-	} {
-		d := describe2D(device, host, 100, 10)
-		a.change(d)
-		for _, symbol := range []string{"cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2"} {
-			t.call(symbol, a.name, ptr(d))
-		}
-		t.call("cuMemcpy2DAsync_v2", a.name+", s", ptr(d), uintptr(s))
-	}
-	t.section("the context is unharmed")
-	t.call("cuCtxSynchronize", "")
+	return c
 }
+
+var copyRefusals2D = refusals("copy-2d-refusals", []asks[abi.CUDA_MEMCPY2D]{
+	{"as it is", func(*abi.CUDA_MEMCPY2D) {}},
+	{"source pitch less than width", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch = 99 }},
+	{"source pitch less than x + width", func(d *abi.CUDA_MEMCPY2D) { d.SrcXInBytes = 200 }},
+	{"destination pitch less than width", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 99 }},
+	{"destination pitch less than x + width", func(d *abi.CUDA_MEMCPY2D) { d.DstXInBytes = 500 }},
+	{"source pitch 0", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch = 0 }},
+	{"destination pitch 0", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 0 }},
+	{"pitches 0, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.DstPitch, d.Height = 0, 0, 1 }},
+	{"pitches less than width, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.DstPitch, d.Height = 50, 50, 1 }},
+	{"destination pitch 2^31 - 1, one row", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch, d.Height = 1<<31-1, 1 }},
+	{"destination pitch 2^31, one row", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch, d.Height = 1<<31, 1 }},
+	{"source pitch 2^31, one row", func(d *abi.CUDA_MEMCPY2D) { d.SrcPitch, d.Height = 1<<31, 1 }},
+	{"odd destination pitch", func(d *abi.CUDA_MEMCPY2D) { d.DstPitch = 333 }},
+	{"source kind 0", func(d *abi.CUDA_MEMCPY2D) { d.SrcMemoryType = 0 }},
+	{"source kind 5", func(d *abi.CUDA_MEMCPY2D) { d.SrcMemoryType = 5 }},
+	{"destination kind 0", func(d *abi.CUDA_MEMCPY2D) { d.DstMemoryType = 0 }},
+	{"no source", func(d *abi.CUDA_MEMCPY2D) { d.SrcHost = nil }},
+	{"no destination", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = 0 }},
+	{"destination beyond the end", func(d *abi.CUDA_MEMCPY2D) { d.DstY = refusedSize/512 - 3 }},
+	{"destination up to the end", func(d *abi.CUDA_MEMCPY2D) { d.DstY = refusedSize/512 - 10 }},
+	{"destination nowhere", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = 0x7000000000 }},
+	{"a device's destination in host memory", func(d *abi.CUDA_MEMCPY2D) { d.DstDevice = abi.DevicePtr(mapping(8192)) }},
+	{"a host's destination in device memory", func(d *abi.CUDA_MEMCPY2D) {
+		d.DstMemoryType = abi.CU_MEMORYTYPE_HOST
+		setWord(&d.DstHost, uint64(d.DstDevice))
+	}},
+	{"no width, and no destination", func(d *abi.CUDA_MEMCPY2D) { d.WidthInBytes, d.DstDevice = 0, 0 }},
+	{"no rows, and kind 0", func(d *abi.CUDA_MEMCPY2D) { d.Height, d.DstMemoryType = 0, 0 }},
+}, func(t *transcript, what string, change func(*abi.CUDA_MEMCPY2D)) {
+	device, buffer := t.alloc(refusedSize), make([]byte, 1<<20)
+	to, from := deviceSide(uintptr(device)), hostSide(buffer)
+	to.pitch, from.pitch = 512, 256
+	s := t.stream(abi.CU_STREAM_NON_BLOCKING)
+	d := describe2D(to, from, 100, 10)
+	change(d)
+	for _, symbol := range []string{"cuMemcpy2D_v2", "cuMemcpy2DUnaligned_v2"} {
+		t.call(symbol, what, ptr(d))
+	}
+	t.call("cuMemcpy2DAsync_v2", what+", s", ptr(d), uintptr(s))
+	t.must("cuMemFree_v2", uintptr(device))
+})
 
 func copies3D(t *transcript) {
 	if !t.context() {
@@ -207,7 +222,8 @@ func copies3D(t *transcript) {
 		t.fillSide(to, before)
 		d := describe3D(to, from, width, height, depth)
 		if strings.HasPrefix(symbol, "cuMemcpy3DPeer") {
-			d.Reserved0, d.Reserved1 = unsafe.Pointer(ctx), unsafe.Pointer(ctx) //nolint:govet // where a peer copy has contexts
+			setWord(&d.Reserved0, uint64(ctx)) // where a peer copy has contexts
+			setWord(&d.Reserved1, uint64(ctx))
 		}
 		t.call(symbol, fmt.Sprintf("%s, %s, %d x %d x %d", to.name, from.name, width, height, depth), append([]uintptr{ptr(d)}, more...)...)
 		t.must("cuCtxSynchronize")
@@ -243,51 +259,42 @@ func copies3D(t *transcript) {
 	try("cuMemcpy3D_v2", to, from, 80, 20, 0)
 }
 
-func copyRefusals3D(t *transcript) {
-	if !t.context() {
-		return
-	}
-	const n = 64 << 20
-	device := side{kind: abi.CU_MEMORYTYPE_DEVICE, device: t.alloc(n), pitch: 512, rows: 16}
-	buffer := make([]byte, 1<<20)
-	ptr(&buffer[0])
-	host := side{kind: abi.CU_MEMORYTYPE_HOST, host: unsafe.Pointer(&buffer[0]), pitch: 256, rows: 16}
+var copyRefusals3D = refusals("copy-3d-refusals", []asks[abi.CUDA_MEMCPY3D]{
+	{"as it is", func(*abi.CUDA_MEMCPY3D) {}},
+	{"source pitch less than x + width", func(d *abi.CUDA_MEMCPY3D) { d.SrcXInBytes = 200 }},
+	{"destination pitch less than x + width", func(d *abi.CUDA_MEMCPY3D) { d.DstXInBytes = 500 }},
+	{"source height less than y + height", func(d *abi.CUDA_MEMCPY3D) { d.SrcY = 7 }},
+	{"destination height less than y + height", func(d *abi.CUDA_MEMCPY3D) { d.DstY = 7 }},
+	{"source height less than y + height, one layer", func(d *abi.CUDA_MEMCPY3D) { d.SrcY, d.Depth = 7, 1 }},
+	{"heights 0", func(d *abi.CUDA_MEMCPY3D) { d.SrcHeight, d.DstHeight = 0, 0 }},
+	{"heights 0, one layer", func(d *abi.CUDA_MEMCPY3D) { d.SrcHeight, d.DstHeight, d.Depth = 0, 0, 1 }},
+	{"pitches 0", func(d *abi.CUDA_MEMCPY3D) { d.SrcPitch, d.DstPitch = 0, 0 }},
+	{"pitches 0, one row, one layer", func(d *abi.CUDA_MEMCPY3D) { d.SrcPitch, d.DstPitch, d.Height, d.Depth = 0, 0, 1, 1 }},
+	{"pitches and heights 0, one row, one layer", func(d *abi.CUDA_MEMCPY3D) {
+		d.SrcPitch, d.DstPitch, d.SrcHeight, d.DstHeight, d.Height, d.Depth = 0, 0, 0, 0, 1, 1
+	}},
+	{"source level 1", func(d *abi.CUDA_MEMCPY3D) { d.SrcLOD = 1 }},
+	{"destination level 1", func(d *abi.CUDA_MEMCPY3D) { d.DstLOD = 1 }},
+	{"source kind 0", func(d *abi.CUDA_MEMCPY3D) { d.SrcMemoryType = 0 }},
+	{"destination kind 5", func(d *abi.CUDA_MEMCPY3D) { d.DstMemoryType = 5 }},
+	{"no source", func(d *abi.CUDA_MEMCPY3D) { d.SrcHost = nil }},
+	{"no destination", func(d *abi.CUDA_MEMCPY3D) { d.DstDevice = 0 }},
+	{"destination beyond the end", func(d *abi.CUDA_MEMCPY3D) { d.DstZ = refusedSize/512/16 - 1 }},
+	{"destination up to the end", func(d *abi.CUDA_MEMCPY3D) { d.DstZ = refusedSize/512/16 - 3 }},
+	{"destination nowhere", func(d *abi.CUDA_MEMCPY3D) { d.DstDevice = 0x7000000000 }},
+	{"destination pitch 2^31, one row", func(d *abi.CUDA_MEMCPY3D) { d.DstPitch, d.DstHeight, d.Height, d.Depth = 1<<31, 1, 1, 1 }},
+	{"nothing, and kind 0", func(d *abi.CUDA_MEMCPY3D) { d.Depth, d.DstMemoryType = 0, 0 }},
+}, func(t *transcript, what string, change func(*abi.CUDA_MEMCPY3D)) {
+	device, buffer := t.alloc(refusedSize), make([]byte, 1<<20)
+	to, from := deviceSide(uintptr(device)), hostSide(buffer)
+	to.pitch, to.rows, from.pitch, from.rows = 512, 16, 256, 16
 	s := t.stream(abi.CU_STREAM_NON_BLOCKING)
-	type d3 = abi.CUDA_MEMCPY3D
-	for _, a := range []asks[d3]{
-		{"as it is", func(*d3) {}},
-		{"source pitch less than x + width", func(d *d3) { d.SrcXInBytes = 200 }},
-		{"destination pitch less than x + width", func(d *d3) { d.DstXInBytes = 500 }},
-		{"source height less than y + height", func(d *d3) { d.SrcY = 7 }},
-		{"destination height less than y + height", func(d *d3) { d.DstY = 7 }},
-		{"source height less than y + height, one layer", func(d *d3) { d.SrcY, d.Depth = 7, 1 }},
-		{"heights 0", func(d *d3) { d.SrcHeight, d.DstHeight = 0, 0 }},
-		{"heights 0, one layer", func(d *d3) { d.SrcHeight, d.DstHeight, d.Depth = 0, 0, 1 }},
-		{"pitches 0", func(d *d3) { d.SrcPitch, d.DstPitch = 0, 0 }},
-		{"pitches 0, one row, one layer", func(d *d3) { d.SrcPitch, d.DstPitch, d.Height, d.Depth = 0, 0, 1, 1 }},
-		{"pitches and heights 0, one row, one layer", func(d *d3) {
-			d.SrcPitch, d.DstPitch, d.SrcHeight, d.DstHeight, d.Height, d.Depth = 0, 0, 0, 0, 1, 1
-		}},
-		{"source level 1", func(d *d3) { d.SrcLOD = 1 }},
-		{"destination level 1", func(d *d3) { d.DstLOD = 1 }},
-		{"source kind 0", func(d *d3) { d.SrcMemoryType = 0 }},
-		{"destination kind 5", func(d *d3) { d.DstMemoryType = 5 }},
-		{"no source", func(d *d3) { d.SrcHost = nil }},
-		{"no destination", func(d *d3) { d.DstDevice = 0 }},
-		{"destination beyond the end", func(d *d3) { d.DstZ = n/512/16 - 1 }},
-		{"destination up to the end", func(d *d3) { d.DstZ = n/512/16 - 3 }},
-		{"destination nowhere", func(d *d3) { d.DstDevice = 0x7000000000 }},
-		{"destination pitch 2^31, one row", func(d *d3) { d.DstPitch, d.DstHeight, d.Height, d.Depth = 1<<31, 1, 1, 1 }},
-		{"nothing, and kind 0", func(d *d3) { d.Depth, d.DstMemoryType = 0, 0 }},
-	} {
-		d := describe3D(device, host, 100, 10, 3)
-		a.change(d)
-		t.call("cuMemcpy3D_v2", a.name, ptr(d))
-		t.call("cuMemcpy3DAsync_v2", a.name+", s", ptr(d), uintptr(s))
-	}
-	t.section("the context is unharmed")
-	t.call("cuCtxSynchronize", "")
-}
+	d := describe3D(to, from, 100, 10, 3)
+	change(d)
+	t.call("cuMemcpy3D_v2", what, ptr(d))
+	t.call("cuMemcpy3DAsync_v2", what+", s", ptr(d), uintptr(s))
+	t.must("cuMemFree_v2", uintptr(device))
+})
 
 // peers asks what one device is to itself, and what its contexts are to each
 // other.
@@ -345,7 +352,6 @@ func peers(t *transcript) {
 	c := uintptr(first)
 	t.call("cuMemcpyPeer", "0 bytes", uintptr(b.p), c, uintptr(a.p), c, 0)
 	t.call("cuMemcpyPeer", "from pinned", uintptr(b.p), c, pinned, c, n)
-	t.call("cuMemcpyPeer", "from pageable", uintptr(b.p), c, mapping(8192), c, n)
 	t.call("cuMemcpyPeer", "nowhere", 0x7000000000, c, uintptr(a.p), c, n)
 	t.call("cuCtxSynchronize", "")
 }
