@@ -34,10 +34,20 @@ func buildAndRun(m *testing.M) int {
 	return m.Run()
 }
 
+// program is the command that builds a C program which uses the GPU.
+func program(dir, name string) []string {
+	return []string{"gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, name),
+		filepath.Join(here, "testdata", name+".c"), "-L" + filepath.Join(dir, "lib", "sim"), "-l:libcuda.so.1"}
+}
+
+// here is this folder.
+var here = func() string {
+	_, file, _, _ := runtime.Caller(0)
+	return filepath.Dir(file)
+}()
+
 // build makes everything anew; the compiler's caches make it quick.
 func build(dir string) error {
-	_, file, _, _ := runtime.Caller(0)
-	here := filepath.Dir(file)
 	root := filepath.Join(here, "..", "..")
 	lib, bin := filepath.Join(dir, "lib"), filepath.Join(dir, "bin")
 	for _, d := range []string{filepath.Join(lib, "sim"), bin} {
@@ -53,8 +63,8 @@ func build(dir string) error {
 		{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
 		{"go", "build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o", filepath.Join(lib, "libxagent.so"), "./shim/cuda/agent"},
 		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin + "/", "./cmd/xserver", "./cmd/xcli", "./cmd/xrun"},
-		{"gcc", "-std=c11", "-D_GNU_SOURCE", "-O2", "-Wall", "-Wextra", "-Werror", "-o", filepath.Join(dir, "spinner"),
-			filepath.Join(here, "testdata/spinner.c"), "-L" + filepath.Join(lib, "sim"), "-l:libcuda.so.1"},
+		program(dir, "spinner"),
+		program(dir, "queue"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
 		cmd := exec.Command(step[0], step[1:]...)

@@ -168,9 +168,15 @@ type row struct {
 	PID      int
 	Name     string
 	Priority int
+	Level    uint32
+	Asked    string `json:"asked_level"`
 	Mode     string
 	State    string
 	Why      string
+
+	Threshold uint32
+	Batch     uint32
+	RunTimeMS float64 `json:"run_time_ms"`
 }
 
 // list asks xcli for the rows with one of the names; none: all.

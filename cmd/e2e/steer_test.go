@@ -1,0 +1,103 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestCase35ConfigureSuspendedTask changes the numbers of a program that stands at
+// a closed gate, one by one, and lets it go on.
+func TestCase35ConfigureSuspendedTask(t *testing.T) {
+	w, _, low, high := rivals(t)
+	task := strconv.FormatUint(w.list("low")[0].Task, 10)
+	for _, c := range []struct{ change, want string }{
+		{"--threshold 4", "level auto, threshold 4, batch 8"},
+		{"--level 1", "level 1, threshold 4, batch 8"},
+		{"--batch 1", "level 1, threshold 4, batch 1"},
+		{"--level 2", "level 2, threshold 4, batch 1"},
+		{"--level auto --threshold 32", "level auto, threshold 32, batch 1"},
+	} {
+		start := time.Now()
+		out, code := w.run("xcli", append([]string{"config", "--task", task}, strings.Fields(c.change)...)...)
+		if code != 0 || !strings.Contains(out, c.want) {
+			t.Fatalf("%s: exit %d: %s", c.change, code, out)
+		}
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%s took %v", c.change, took)
+		}
+	}
+	row := w.list("low")[0]
+	if row.Asked != "auto" || row.Threshold != 32 || row.Batch != 1 || row.State != "gated" {
+		t.Errorf("%+v", row)
+	}
+	low.stands()
+	high.end()
+	low.progress()
+}
+
+// TestQuantaAreObeyed has two busy programs under RR whose turns differ by four.
+func TestQuantaAreObeyed(t *testing.T) {
+	w := newWorld(t)
+	w.daemon("--policy", "RR")
+	short := w.spin("short", 0, "--quantum", "5ms")
+	long := w.spin("long", 0)
+	w.scheduled("short", "long")
+	out, code := w.run("xcli", "hint", "--pid", strconv.Itoa(long.cmd.Process.Pid), "--quantum", "20ms")
+	if code != 0 || !strings.Contains(out, "quantum 20ms") {
+		t.Fatalf("exit %d: %s", code, out)
+	}
+	short.progress()
+	long.progress()
+	before := w.list("short", "long")
+	time.Sleep(2 * time.Second)
+	after := w.list("short", "long")
+	ran := map[string]float64{}
+	for i := range after {
+		if after[i].Mode != "bounded" {
+			t.Errorf("%s is %s under RR, want bounded", after[i].Name, after[i].Mode)
+		}
+		ran[after[i].Name] = after[i].RunTimeMS - before[i].RunTimeMS
+	}
+	// The machine is shared: what matters is that the longer turn is longer.
+	if ratio := ran["long"] / ran["short"]; !(ratio > 2 && ratio < 8) {
+		t.Errorf("ran %.0f ms by turns of 20 ms, %.0f by turns of 5", ran["long"], ran["short"])
+	}
+}
+
+// TestTreeOfProcesses has one xrun start a program whose processes are forked,
+// spawned and executed: they are one task, which stops and goes on as a whole.
+func TestTreeOfProcesses(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 on this machine")
+	}
+	w := newWorld(t)
+	w.daemon()
+	job := w.xrun([]string{"--name", "job"}, python, filepath.Join(here, "testdata/tree.py"), filepath.Join(built, "kernels.ptx"), "20000")
+	eventually(t, "three processes of one task", func() bool {
+		rows := w.list("job")
+		pids := map[int]bool{}
+		for _, r := range rows {
+			if r.Task == rows[0].Task && r.Mode != "" {
+				pids[r.PID] = true
+			}
+		}
+		return len(rows) == 3 && len(pids) == 3
+	})
+	job.progress()
+	high := w.spin("high", 5)
+	w.scheduled("high")
+	high.progress()
+	job.stands()
+	for _, r := range w.list("job") {
+		if r.State != "gated" && r.State != "idle" {
+			t.Errorf("a process of the job is %s while the other computes", r.State)
+		}
+	}
+	high.end()
+	job.progress()
+}
