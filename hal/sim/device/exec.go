@@ -154,7 +154,7 @@ func (cmd *command) run() error {
 		}
 		return nil
 	case verbCopy:
-		return copyBytes(v.space, e.A, e.B, e.C)
+		return copyBytes(v.space, e.A, e.B, e.C, e.Flags&copyLoose != 0)
 	case verbFill:
 		return v.close(fill(v, e))
 	case verbCopyRows:
@@ -168,11 +168,11 @@ func (cmd *command) run() error {
 }
 
 // copyBytes copies in pieces, so that foreign memory needs little room here.
-func copyBytes(s *space, dst, src, n uint64) error {
+func copyBytes(s *space, dst, src, n uint64, loose bool) error {
 	const piece = 1 << 20
 	for done := uint64(0); done < n; {
 		now := min(piece, n-done)
-		v := &view{space: s}
+		v := &view{space: s, loose: loose}
 		from, err := v.View(src+done, now, kernels.Read)
 		if err == nil {
 			var to []byte

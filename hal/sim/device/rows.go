@@ -72,7 +72,7 @@ func copyRows(s *space, e *entry) error {
 	r := e.rows()
 	for z := range r.Depth {
 		for y := range r.Height {
-			if err := copyBytes(s, e.A+z*r.DstSlice+y*r.DstPitch, e.B+z*r.SrcSlice+y*r.SrcPitch, e.C); err != nil {
+			if err := copyBytes(s, e.A+z*r.DstSlice+y*r.DstPitch, e.B+z*r.SrcSlice+y*r.SrcPitch, e.C, e.Flags&copyLoose != 0); err != nil {
 				return err
 			}
 		}

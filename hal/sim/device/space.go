@@ -158,6 +158,7 @@ func (s *space) release(sp *span) {
 // closed, and then writes foreign memory back. It implements kernels.Memory.
 type view struct {
 	space *space
+	loose bool // any memory of the client's process will do
 	spans []*span
 	back  []foreign
 }
@@ -170,12 +171,14 @@ type foreign struct {
 // View implements kernels.Memory.
 func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 	sp, err := v.space.acquire(addr, n)
-	if err != nil {
+	if err != nil && !v.loose {
 		return nil, err
 	}
-	v.spans = append(v.spans, sp)
-	if sp.data != nil {
-		return sp.data[addr-sp.base:][:n:n], nil
+	if err == nil {
+		v.spans = append(v.spans, sp)
+		if sp.data != nil {
+			return sp.data[addr-sp.base:][:n:n], nil
+		}
 	}
 	if n > foreignLimit {
 		return nil, fmt.Errorf("%d bytes at %#x of memory that is not shared: at most %d", n, addr, foreignLimit)

@@ -98,6 +98,9 @@ const (
 	verbPrefetch
 )
 
+// copyLoose is a copy's flag: an end may be any memory of the client's process.
+const copyLoose = 1
+
 // How a wait compares; CUstreamWaitValue_flags.
 const (
 	waitGeq = iota

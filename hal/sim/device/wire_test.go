@@ -61,6 +61,7 @@ func TestWireIsTheHeader(t *testing.T) {
 		{"SIM_MEM_INFO", uintptr(opMemInfo)},
 		{"SIM_LAUNCH", uintptr(verbLaunch)},
 		{"SIM_EVENT", uintptr(verbEvent)},
+		{"SIM_LOOSE", copyLoose},
 		{"SIM_COPY_ROWS", uintptr(verbCopyRows)},
 		{"SIM_FILL_ROWS", uintptr(verbFillRows)},
 		{"SIM_PREFETCH", uintptr(verbPrefetch)},

@@ -68,6 +68,7 @@ int sim_ctx_begin(struct sim_ctx *c)
         return CUDA_ERROR_OPERATING_SYSTEM;
     }
     pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->disowned, NULL);
     c->mem = mem;
     c->next_channel = 1;
     c->legacy_last = 0;
@@ -105,6 +106,8 @@ void sim_ctx_end(struct sim_ctx *c)
     struct sim_reply r;
 
     sim_ctx_drain(c);
+    sim_host_context_gone(c);
+    sim_capture_context_gone(c);
     sim_module_context_gone(c);
     sim_memory_context_gone(c);
     sim_call(&q, -1, &r, NULL);
@@ -209,7 +212,7 @@ EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
 EXPORT CUresult cuCtxPushCurrent(CUcontext c) { return cuCtxPushCurrent_v2(c); }
 EXPORT CUresult cuCtxPopCurrent(CUcontext *out) { return cuCtxPopCurrent_v2(out); }
 
-static int create(CUcontext *out, unsigned flags, CUdevice device)
+static int create(CUcontext *out, unsigned flags, CUdevice device, unsigned version)
 {
     int rc = sim_ready();
     if (rc)
@@ -222,6 +225,7 @@ static int create(CUcontext *out, unsigned flags, CUdevice device)
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
     c->flags = flags;
+    c->version = version;
     rc = sim_ctx_begin(c);
     if (!rc)
         rc = push(c);
@@ -236,23 +240,30 @@ static int create(CUcontext *out, unsigned flags, CUdevice device)
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device)
-{
-    return create(out, flags, device);
-}
+EXPORT CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice device) { return create(out, flags, device, 3010); }
+EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device) { return create(out, flags, device, 3020); }
 
+/* Shares of the multiprocessors are for clients of a multi-process server. */
 EXPORT CUresult cuCtxCreate_v3(CUcontext *out, const void *affinity, int n, unsigned flags, CUdevice device)
 {
-    if (affinity || n)
-        return sim_unsupported("cuCtxCreate_v3 with an execution affinity");
-    return create(out, flags, device);
+    if (n < 0 || !affinity != !n)
+        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+    if (n)
+        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY;
+    return create(out, flags, device, 3020);
 }
 
-EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *params, unsigned flags, CUdevice device)
+struct create_params {
+    const void *affinity;
+    int n;
+    const void *graphics;
+};
+
+EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const struct create_params *p, unsigned flags, CUdevice device)
 {
-    if (params)
-        return sim_unsupported("cuCtxCreate_v4 with parameters");
-    return create(out, flags, device);
+    if (p && p->graphics)
+        return sim_unsupported("cuCtxCreate_v4 for use in graphics");
+    return p ? cuCtxCreate_v3(out, p->affinity, p->n, flags, device) : create(out, flags, device, 3020);
 }
 
 EXPORT CUresult cuCtxDestroy_v2(CUcontext c)
@@ -272,6 +283,35 @@ EXPORT CUresult cuCtxDestroy_v2(CUcontext c)
 }
 
 EXPORT CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
+
+/* The uses that programs of before version 4 count. */
+EXPORT CUresult cuCtxAttach(CUcontext *out, unsigned flags)
+{
+    struct sim_ctx *c;
+    int rc = top(&c);
+    if (rc)
+        return rc;
+    if (!out || flags)
+        return CUDA_ERROR_INVALID_VALUE;
+    __atomic_add_fetch(&c->attached, 1, __ATOMIC_RELAXED);
+    *out = c;
+    return CUDA_SUCCESS;
+}
+
+EXPORT CUresult cuCtxDetach(CUcontext c)
+{
+    int rc = sim_ready();
+    if (rc)
+        return rc;
+    if (!c)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!known(c) || !depth || stack[depth - 1].ctx != c)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (!c->attached)
+        return cuCtxDestroy_v2(c);
+    __atomic_sub_fetch(&c->attached, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
+}
 
 /* ---- questions ---- */
 
@@ -322,6 +362,19 @@ EXPORT CUresult cuCtxGetFlags(unsigned *flags)
     return CUDA_SUCCESS;
 }
 
+/* Which flags can be set later: how the host waits. */
+EXPORT CUresult cuCtxSetFlags(unsigned flags)
+{
+    struct sim_ctx *c;
+    int rc = top(&c);
+    if (rc)
+        return rc;
+    if (!sim_ctx_flags_ok(flags))
+        return CUDA_ERROR_INVALID_VALUE;
+    c->flags = flags;
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
 {
     struct sim_ctx *c;
@@ -342,7 +395,7 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext ctx, unsigned *version)
         return rc;
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    *version = 3020; /* what cuCtxCreate_v2 and later give */
+    *version = c->version ? c->version : 3020; /* the primary context is of the newer kind */
     return CUDA_SUCCESS;
 }
 
@@ -361,7 +414,10 @@ EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest)
 
 static int synchronize(struct sim_ctx *c)
 {
-    int rc = sim_ctx_drain(c);
+    int rc = sim_capture_context(c);
+    if (rc)
+        return rc;
+    rc = sim_ctx_drain(c);
     sim_pools_settle();
     return rc;
 }

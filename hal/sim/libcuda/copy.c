@@ -1,5 +1,5 @@
 /* Copies in one dimension, and how any copy runs. */
-#include "copy.h"
+#include "graph.h"
 
 #include <string.h>
 
@@ -100,7 +100,7 @@ static struct sim_transfer joined(struct sim_transfer t)
 int sim_transfer_enqueue(struct sim_stream *s, const struct sim_transfer *given, struct sim_mark *mark)
 {
     struct sim_transfer t = joined(*given);
-    struct sim_entry e = {.command = SIM_COPY, .a = t.to.base, .b = t.from.base, .c = t.width};
+    struct sim_entry e = {.command = SIM_COPY, .flags = t.to.known && t.from.known ? 0 : SIM_LOOSE, .a = t.to.base, .b = t.from.base, .c = t.width};
 
     if (t.height > 1 || t.depth > 1) {
         const struct sim_rows rows = {t.height, t.depth, t.to.pitch, t.to.slice, t.from.pitch, t.from.slice};
@@ -133,6 +133,11 @@ int sim_transfer_run(struct sim_ctx *c, struct sim_stream *s, const struct sim_t
     struct sim_mark mark = {0};
     int rc;
 
+    if (sim_capturing(s)) {
+        struct sim_work w;
+        sim_work_transfer(&w, t, c);
+        return async ? sim_capture_work(s, &w) : sim_capture_sync(s);
+    }
     if (t->to.known && t->from.known)
         rc = sim_transfer_enqueue(s, t, &mark);
     else if (t->to.known)

@@ -75,6 +75,7 @@ EXPORT CUresult cuEventDestroy_v2(CUevent e)
         return CUDA_ERROR_INVALID_HANDLE;
     if (!(e->flags & CU_EVENT_DISABLE_TIMING))
         slot_give(e);
+    sim_capture_event_gone(e);
     sim_object_free(e);
     return CUDA_SUCCESS;
 }
@@ -89,11 +90,30 @@ static int check(CUevent e)
     return sim_is_event(e) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+int sim_event_record(struct sim_stream *s, struct sim_ctx *c, struct sim_event *e)
+{
+    struct sim_mark mark;
+    struct sim_entry entry = {.command = SIM_EVENT, .a = e->slot};
+
+    if (e->ctx != c || e->ctx_id != s->ctx_id)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (e->flags & CU_EVENT_DISABLE_TIMING)
+        entry = (struct sim_entry){.command = SIM_NOP};
+    int rc = sim_submit(s, &entry, &mark);
+    if (rc)
+        return rc;
+    sim_capture_event_gone(e);
+    pthread_mutex_lock(&c->lock);
+    e->mark = mark;
+    e->recorded = true;
+    pthread_mutex_unlock(&c->lock);
+    return CUDA_SUCCESS;
+}
+
 static int record(CUevent e, CUstream h, bool ptds, unsigned flags)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    struct sim_mark mark;
 
     int rc = check(e);
     if (!rc)
@@ -104,17 +124,7 @@ static int record(CUevent e, CUstream h, bool ptds, unsigned flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (e->ctx != c || e->ctx_id != s->ctx_id)
         return CUDA_ERROR_INVALID_HANDLE;
-    struct sim_entry entry = {.command = SIM_EVENT, .a = e->slot};
-    if (e->flags & CU_EVENT_DISABLE_TIMING)
-        entry = (struct sim_entry){.command = SIM_NOP};
-    rc = sim_submit(s, &entry, &mark);
-    if (rc)
-        return rc;
-    pthread_mutex_lock(&c->lock);
-    e->mark = mark;
-    e->recorded = true;
-    pthread_mutex_unlock(&c->lock);
-    return CUDA_SUCCESS;
+    return sim_capturing(s) ? sim_capture_record(s, e, flags) : sim_event_record(s, c, e);
 }
 
 EXPORT CUresult cuEventRecord(CUevent e, CUstream h) { return record(e, h, false, 0); }
@@ -137,6 +147,11 @@ EXPORT CUresult cuEventQuery(CUevent e)
     int rc = check(e);
     if (rc)
         return rc;
+    rc = sim_capture_event(e);
+    if (!rc)
+        rc = sim_capture_unsafe();
+    if (rc)
+        return rc;
     if (mark_of(e, &m) && !sim_done(&m))
         return CUDA_ERROR_NOT_READY;
     return sim_ctx_is(e->ctx, e->ctx_id) ? sim_ctx_error(e->ctx) : CUDA_SUCCESS;
@@ -146,6 +161,11 @@ EXPORT CUresult cuEventSynchronize(CUevent e)
 {
     struct sim_mark m;
     int rc = check(e);
+    if (rc)
+        return rc;
+    rc = sim_capture_event(e);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     rc = mark_of(e, &m) ? sim_wait(&m) : CUDA_SUCCESS;
@@ -179,11 +199,20 @@ static int elapsed(float *ms, CUevent start, CUevent end)
 EXPORT CUresult cuEventElapsedTime(float *ms, CUevent start, CUevent end) { return elapsed(ms, start, end); }
 EXPORT CUresult cuEventElapsedTime_v2(float *ms, CUevent start, CUevent end) { return elapsed(ms, start, end); }
 
+int sim_event_wait(struct sim_stream *s, struct sim_event *e)
+{
+    struct sim_mark m;
+
+    if (!mark_of(e, &m) || sim_done(&m))
+        return CUDA_SUCCESS; /* never recorded, or past */
+    struct sim_entry entry = {.command = SIM_AFTER, .a = m.ctx_id, .b = m.channel, .c = m.count};
+    return sim_submit(s, &entry, NULL);
+}
+
 static int wait_event(CUstream h, bool ptds, CUevent e, unsigned flags)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    struct sim_mark m;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (!rc)
@@ -192,10 +221,9 @@ static int wait_event(CUstream h, bool ptds, CUevent e, unsigned flags)
         return rc;
     if (flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!mark_of(e, &m) || sim_done(&m))
-        return CUDA_SUCCESS; /* never recorded, or past */
-    struct sim_entry entry = {.command = SIM_AFTER, .a = m.ctx_id, .b = m.channel, .c = m.count};
-    return sim_submit(s, &entry, NULL);
+    if (sim_capturing(s) || __atomic_load_n(&e->capture, __ATOMIC_ACQUIRE))
+        return sim_capture_wait(s, e, flags);
+    return sim_event_wait(s, e);
 }
 
 EXPORT CUresult cuStreamWaitEvent(CUstream h, CUevent e, unsigned flags) { return wait_event(h, false, e, flags); }

@@ -45,6 +45,8 @@ EXPORT CUresult cuInit(unsigned flags)
 
 int sim_ready(void)
 {
+    if (sim_in_host_function())
+        return CUDA_ERROR_NOT_PERMITTED;
     return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == READY ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 

@@ -1,6 +1,7 @@
 /* Launches. The limits are those of compute capability 9.0, which the device
  * claims. */
-#include "sim.h"
+#include "graph.h"
+#include "launch.h"
 
 #include <string.h>
 
@@ -8,9 +9,8 @@
 #define MAX_BLOCK_Z 64u
 #define MAX_GRID_X 0x7fffffffu
 #define MAX_GRID_YZ 65535u
-#define MAX_SHARED (48u * 1024u) /* without the opt-in */
 
-static bool dimensions_ok(const struct sim_entry *e)
+static bool dimensions_ok(const struct sim_function *f, const struct sim_entry *e)
 {
     const uint32_t *g = e->grid, *b = e->block;
 
@@ -20,7 +20,7 @@ static bool dimensions_ok(const struct sim_entry *e)
         return false;
     if (b[0] > MAX_THREADS || b[1] > MAX_THREADS || b[2] > MAX_BLOCK_Z)
         return false;
-    return (uint64_t)b[0] * b[1] * b[2] <= MAX_THREADS && e->shared <= MAX_SHARED;
+    return (uint64_t)b[0] * b[1] * b[2] <= MAX_THREADS && e->shared <= (unsigned)f->max_dynamic;
 }
 
 /* Arguments as one block: pairs of a key and a value, up to key 0. */
@@ -66,91 +66,75 @@ static int gather_args(const struct sim_function *f, void **params, void **extra
     return CUDA_SUCCESS;
 }
 
-struct shape {
-    unsigned grid[3], block[3], shared;
-};
+int sim_launch_entry(struct sim_ctx *c, CUfunction handle, const struct sim_shape *shape, void **params, void **extra, struct sim_entry *e)
+{
+    int rc = CUDA_ERROR_INVALID_HANDLE;
+    struct sim_function *f = sim_function_of(handle, c, &rc);
 
-static int launch(CUfunction f, const struct shape *shape, CUstream h, bool ptds, void **params, void **extra)
+    if (!f)
+        return rc;
+    if (f->module->ctx != c || f->module->ctx_id != c->id)
+        return CUDA_ERROR_INVALID_HANDLE;
+    memset(e, 0, offsetof(struct sim_entry, args));
+    e->command = SIM_LAUNCH;
+    memcpy(e->grid, shape->grid, sizeof e->grid);
+    memcpy(e->block, shape->block, sizeof e->block);
+    e->shared = shape->shared;
+    if (!dimensions_ok(f, e))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (f->kernel < 0 || f->arg_bytes > SIM_ARGS)
+        return sim_unsupported(f->name);
+    e->kernel = (uint32_t)f->kernel;
+    return gather_args(f, params, extra, e);
+}
+
+int sim_launch_run(struct sim_ctx *c, struct sim_stream *s, CUfunction f, struct sim_entry *e)
+{
+    if (!sim_capturing(s))
+        return sim_submit(s, e, NULL);
+    struct sim_work w = {.type = CU_GRAPH_NODE_TYPE_KERNEL, .ctx = c, .ctx_id = c->id, .kernel = {.entry = *e}};
+    if (sim_is_kernel(f))
+        w.kernel.kern = (CUkernel)(void *)f;
+    else
+        w.kernel.function = f;
+    return sim_capture_work(s, &w);
+}
+
+static int launch(CUfunction f, const struct sim_shape *shape, CUstream h, bool ptds, void **params, void **extra)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
     struct sim_entry e;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!f)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (!sim_is_function(f) || f->module->ctx != c || f->module->ctx_id != c->id)
-        return CUDA_ERROR_INVALID_HANDLE;
-    memset(&e, 0, offsetof(struct sim_entry, args));
-    e.command = SIM_LAUNCH;
-    memcpy(e.grid, shape->grid, sizeof e.grid);
-    memcpy(e.block, shape->block, sizeof e.block);
-    e.shared = shape->shared;
-    if (!dimensions_ok(&e))
-        return CUDA_ERROR_INVALID_VALUE;
-    if (f->kernel < 0 || f->arg_bytes > SIM_ARGS)
-        return sim_unsupported(f->name);
-    e.kernel = (uint32_t)f->kernel;
-    rc = gather_args(f, params, extra, &e);
-    return rc ? rc : sim_submit(s, &e, NULL);
+    if (!rc)
+        rc = sim_launch_entry(c, f, shape, params, extra, &e);
+    return rc ? rc : sim_launch_run(c, s, f, &e);
 }
 
-#define LAUNCH(name, extra_params, extra)                                                                    \
-    EXPORT CUresult name(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,       \
-                         unsigned bz, unsigned shared, CUstream h, void **params extra_params)               \
-    {                                                                                                        \
-        struct shape shape = {{gx, gy, gz}, {bx, by, bz}, shared};                                           \
-        return launch(f, &shape, h, false, params, extra);                                                   \
-    }                                                                                                        \
-    EXPORT CUresult name##_ptsz(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx,             \
-                                unsigned by, unsigned bz, unsigned shared, CUstream h,                       \
-                                void **params extra_params)                                                  \
-    {                                                                                                        \
-        struct shape shape = {{gx, gy, gz}, {bx, by, bz}, shared};                                           \
-        return launch(f, &shape, h, true, params, extra);                                                    \
-    }
+#define DIMENSIONS unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream h
+#define SHAPE {{gx, gy, gz}, {bx, by, bz}, shared}
 
-#define COMMA_EXTRA , void **extra
-#define NOTHING
-LAUNCH(cuLaunchKernel, COMMA_EXTRA, extra)
-LAUNCH(cuLaunchCooperativeKernel, NOTHING, NULL)
-
-/* Attributes that change only how a kernel is placed or ordered beyond the
- * stream's own order; the rest would change what the program sees. */
-static bool attribute_ok(const struct cu_launch_attribute *a)
+EXPORT CUresult cuLaunchKernel(CUfunction f, DIMENSIONS, void **params, void **extra)
 {
-    switch (a->id) {
-    case 0: /* IGNORE */
-    case 1: /* ACCESS_POLICY_WINDOW */
-    case 2: /* COOPERATIVE */
-    case 3: /* SYNCHRONIZATION_POLICY */
-    case 8: /* PRIORITY */
-        return true;
-    }
-    return false;
+    const struct sim_shape shape = SHAPE;
+    return launch(f, &shape, h, false, params, extra);
 }
 
-static int launch_ex(const CUlaunchConfig *config, CUfunction f, void **params, void **extra, bool ptds)
+EXPORT CUresult cuLaunchKernel_ptsz(CUfunction f, DIMENSIONS, void **params, void **extra)
 {
-    if (!config || (config->numAttrs && !config->attrs))
-        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < config->numAttrs; i++)
-        if (!attribute_ok(&config->attrs[i]))
-            return sim_unsupported("cuLaunchKernelEx with a launch attribute that it cannot honour");
-    struct shape shape = {{config->gridDimX, config->gridDimY, config->gridDimZ},
-                          {config->blockDimX, config->blockDimY, config->blockDimZ},
-                          config->sharedMemBytes};
-    return launch(f, &shape, config->hStream, ptds, params, extra);
+    const struct sim_shape shape = SHAPE;
+    return launch(f, &shape, h, true, params, extra);
 }
 
-EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+EXPORT CUresult cuLaunchCooperativeKernel(CUfunction f, DIMENSIONS, void **params)
 {
-    return launch_ex(config, f, params, extra, false);
+    const struct sim_shape shape = SHAPE;
+    return sim_launch_together(f, &shape, h, false, params);
 }
 
-EXPORT CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+EXPORT CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, DIMENSIONS, void **params)
 {
-    return launch_ex(config, f, params, extra, true);
+    const struct sim_shape shape = SHAPE;
+    return sim_launch_together(f, &shape, h, true, params);
 }

@@ -1,5 +1,5 @@
 /* Modules and functions. */
-#include "sim.h"
+#include "launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,6 +74,8 @@ static struct sim_function *function_new(struct sim_module *m, struct sim_ptx_en
     f->sizes = e->sizes;
     f->arg_bytes = e->arg_bytes;
     *e = (struct sim_ptx_entry){0};
+    f->max_dynamic = SIM_SHARED_DEFAULT;
+    f->carveout = -1;
     f->kernel = -1;
     if (strlen(f->name) < sizeof q.text) {
         memcpy(q.text, f->name, strlen(f->name) + 1);
@@ -93,23 +95,24 @@ static bool begins(const char *image, const char *magic)
     return true;
 }
 
-static int load(CUmodule *out, const char *image)
+int sim_image_check(const char *image)
 {
-    struct sim_ctx *c;
+    bool code = begins(image, "\x7f" "ELF") || begins(image, "\x50\xed\x55\xba") || begins(image, "\xb1\x43\x62\x46");
+    return code ? CUDA_ERROR_NO_BINARY_FOR_GPU : CUDA_SUCCESS; /* for a machine that we are not */
+}
+
+/* The driver waits for all that is in the context. */
+int sim_module_load(struct sim_ctx *c, const char *image, CUmodule *out)
+{
     struct sim_ptx_entry *entries;
     unsigned count;
 
-    int rc = sim_current(&c);
+    int rc = sim_image_check(image);
+    if (!rc)
+        rc = sim_ptx_parse(image, &entries, &count);
     if (rc)
         return rc;
-    if (!out || !image)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (begins(image, "\x7f" "ELF") || begins(image, "\x50\xed\x55\xba") || begins(image, "\xb1\x43\x62\x46"))
-        return CUDA_ERROR_NO_BINARY_FOR_GPU; /* machine code, for a machine that we are not */
-    rc = sim_ptx_parse(image, &entries, &count);
-    if (rc)
-        return rc;
-    rc = sim_ctx_drain(c); /* the driver waits for all that is in the context */
+    rc = sim_ctx_drain(c);
     if (rc) {
         sim_ptx_free(entries, count);
         return rc;
@@ -133,6 +136,25 @@ static int load(CUmodule *out, const char *image)
     if (m)
         destroy(m);
     return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+void sim_module_unload(struct sim_module *m)
+{
+    if (forget(m))
+        destroy(m);
+}
+
+static int load(CUmodule *out, const char *image)
+{
+    struct sim_ctx *c;
+
+    int rc = sim_current(&c);
+    if (rc)
+        return rc;
+    if (!out || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    rc = sim_capture_unsafe();
+    return rc ? rc : sim_module_load(c, image, out);
 }
 
 EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) { return load(out, image); }
@@ -186,7 +208,9 @@ EXPORT CUresult cuModuleUnload(CUmodule m)
     if (!sim_is_module(m))
         return CUDA_ERROR_INVALID_HANDLE;
     struct sim_ctx *owner = m->ctx;
-    rc = sim_ctx_is(owner, m->ctx_id) ? sim_ctx_drain(owner) : CUDA_SUCCESS;
+    rc = sim_capture_unsafe();
+    if (!rc)
+        rc = sim_ctx_is(owner, m->ctx_id) ? sim_ctx_drain(owner) : CUDA_SUCCESS;
     if (rc)
         return rc;
     if (!forget(m))
@@ -236,49 +260,6 @@ EXPORT CUresult cuModuleGetLoadingMode(int *mode)
     if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
     *mode = 1;
-    return CUDA_SUCCESS;
-}
-
-static int check(CUfunction f)
-{
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    return sim_is_function(f) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-EXPORT CUresult cuFuncGetParamInfo(CUfunction f, size_t index, size_t *offset, size_t *size)
-{
-    int rc = f ? check(f) : CUDA_ERROR_INVALID_VALUE;
-    if (rc)
-        return rc;
-    if (!offset || index >= f->params)
-        return CUDA_ERROR_INVALID_VALUE;
-    *offset = f->offsets[index];
-    if (size)
-        *size = f->sizes[index];
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuFuncGetName(const char **name, CUfunction f)
-{
-    int rc = check(f);
-    if (rc)
-        return rc;
-    if (!name)
-        return CUDA_ERROR_INVALID_VALUE;
-    *name = f->name;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuFuncGetModule(CUmodule *out, CUfunction f)
-{
-    int rc = check(f);
-    if (rc)
-        return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = f->module;
     return CUDA_SUCCESS;
 }
 

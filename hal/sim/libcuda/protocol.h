@@ -56,17 +56,21 @@ struct sim_reply {
 enum sim_command {
     SIM_NOP = 0,
     SIM_LAUNCH,   /* kernel, grid, block, args */
-    SIM_COPY,     /* a dst, b src, c bytes */
+    SIM_COPY,     /* a dst, b src, c bytes; flags SIM_LOOSE */
     SIM_FILL,     /* a dst, b value, c elements, kind element size 1, 2, 4 */
     SIM_WAIT,     /* a address, b value, kind width 4 or 8, flags how to compare */
     SIM_WRITE,    /* a address, b value, kind width 4 or 8 */
     SIM_AFTER,    /* a context, b channel, c count: wait until that channel's get is that far */
     SIM_EVENT,    /* a slot of the context's time stamps */
 
-    SIM_COPY_ROWS = 16, /* a dst, b src, c bytes of a row; args: struct sim_rows */
+    SIM_COPY_ROWS = 16, /* a dst, b src, c bytes of a row; flags SIM_LOOSE; args: struct sim_rows */
     SIM_FILL_ROWS,      /* a dst, b value, c elements of a row, kind; args: struct sim_rows */
     SIM_PREFETCH        /* a address, c bytes of managed memory, kind 1 to the device, 0 to the host */
 };
+
+/* Of a copy: an end may be any memory of the process, which the device then reads
+ * or writes where it is. */
+#define SIM_LOOSE 1u
 
 /* Where the rows of SIM_COPY_ROWS and SIM_FILL_ROWS (which has no source) lie:
  * pitch bytes from row to row, slice bytes from layer to layer. */

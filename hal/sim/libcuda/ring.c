@@ -161,26 +161,56 @@ static void rebind(struct sim_ctx *c, struct sim_stream *s)
     }
 }
 
-int sim_submit(struct sim_stream *s, struct sim_entry *e, struct sim_mark *mark)
+/* Makes a stream the calling thread's alone until sim_stream_disown: what is one
+ * command to the program and several to the device is not mixed with others. */
+void sim_stream_own(struct sim_stream *s)
 {
     struct sim_ctx *c = s->ctx;
-    uint64_t after[SIM_CHANNELS];
+
+    pthread_mutex_lock(&c->lock);
+    while (s->owned && !pthread_equal(s->owner, pthread_self()))
+        pthread_cond_wait(&c->disowned, &c->lock);
+    s->owner = pthread_self();
+    s->owned++;
+    pthread_mutex_unlock(&c->lock);
+}
+
+void sim_stream_disown(struct sim_stream *s)
+{
+    struct sim_ctx *c = s->ctx;
+
+    pthread_mutex_lock(&c->lock);
+    if (!--s->owned)
+        pthread_cond_broadcast(&c->disowned);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* Takes the context's lock, with the stream's channel chosen and room there for n
+ * entries and what has to come before them; not taken on an error. */
+static int enter(struct sim_ctx *c, struct sim_stream *s, unsigned n, uint64_t after[SIM_CHANNELS])
+{
     int rc;
 
     pthread_mutex_lock(&c->lock);
     for (;;) {
         rc = sim_ctx_is(c, s->ctx_id) ? sim_ctx_error(c) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+        if (!rc && s->owned && !pthread_equal(s->owner, pthread_self())) {
+            pthread_cond_wait(&c->disowned, &c->lock);
+            continue;
+        }
         if (!rc)
             rebind(c, s);
-        if (rc || ring_room(c, s->channel, 1 + implied_waits(c, s, after), &rc) || rc)
+        if (rc || ring_room(c, s->channel, n + implied_waits(c, s, after), &rc) || rc)
             break;
     }
-    if (rc) {
+    if (rc)
         pthread_mutex_unlock(&c->lock);
-        return rc;
-    }
-    put_implied(c, s->channel, after);
-    uint64_t count = ring_put(c, s->channel, e);
+    return rc;
+}
+
+/* count: behind the last entry. Gives the lock back. */
+static void leave(struct sim_ctx *c, struct sim_stream *s, uint64_t count)
+{
     s->last = count;
     if (s->legacy)
         c->legacy_last = count;
@@ -191,7 +221,49 @@ int sim_submit(struct sim_stream *s, struct sim_entry *e, struct sim_mark *mark)
     pthread_mutex_unlock(&c->lock);
     if (ring_it)
         sim_ring_bell();
+}
+
+int sim_submit(struct sim_stream *s, struct sim_entry *e, struct sim_mark *mark)
+{
+    struct sim_ctx *c = s->ctx;
+    uint64_t after[SIM_CHANNELS];
+
+    if (mark)
+        *mark = (struct sim_mark){0};
+    if (sim_capturing(s))
+        return sim_capture_entry(s, e);
+    int rc = sim_capture_implicit(s);
+    if (!rc)
+        rc = enter(c, s, 1, after);
+    if (rc)
+        return rc;
+    put_implied(c, s->channel, after);
+    uint64_t count = ring_put(c, s->channel, e);
     if (mark)
         *mark = (struct sim_mark){c, s->ctx_id, s->channel, count};
+    leave(c, s, count);
+    return CUDA_SUCCESS;
+}
+
+int sim_submit_call(struct sim_stream *s, struct sim_call *call)
+{
+    struct sim_ctx *c = s->ctx;
+    uint64_t after[SIM_CHANNELS];
+    struct sim_entry reached = {.command = SIM_NOP}, wait;
+
+    int rc = sim_capture_implicit(s);
+    if (!rc)
+        rc = enter(c, s, 2, after);
+    if (rc)
+        return rc;
+    if (!sim_host_place(c, s->channel, &wait)) {
+        pthread_mutex_unlock(&c->lock);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    put_implied(c, s->channel, after);
+    const struct sim_mark mark = {c, s->ctx_id, s->channel, ring_put(c, s->channel, &reached)};
+    uint64_t count = ring_put(c, s->channel, &wait);
+    sim_host_placed(c, &mark, call);
+    leave(c, s, count);
     return CUDA_SUCCESS;
 }

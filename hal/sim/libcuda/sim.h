@@ -32,6 +32,13 @@ struct sim_stream {
     uint64_t last; /* its channel's count behind its last command */
     uint64_t id;
     bool legacy, per_thread;
+    unsigned owned; /* by owner, so many times over; protected by the context's lock */
+    pthread_t owner;
+    struct sim_capture *capture; /* NULL: none. This and the rest: graph.h's lock */
+    struct sim_stream *capture_next;
+    struct sim_node **tail; /* what its next node depends on */
+    size_t tails, tail_room;
+    uint64_t attributes[3][2]; /* as set: SYNCHRONIZATION_POLICY, MEM_SYNC_DOMAIN_MAP, MEM_SYNC_DOMAIN */
 };
 
 /* Where a record, or a piece of staging memory, stands in a channel. */
@@ -50,6 +57,9 @@ struct sim_event {
     uint32_t slot;
     bool recorded;
     struct sim_mark mark;
+    uint64_t capture;       /* the one that it was last recorded in; 0: none */
+    struct sim_node **tail; /* what whoever waits for it then depends on */
+    size_t tails;
 };
 
 struct sim_function {
@@ -60,6 +70,8 @@ struct sim_function {
     unsigned params;
     size_t *offsets, *sizes;
     size_t arg_bytes;
+    int max_dynamic, carveout, cluster_policy; /* attributes that can be set */
+    bool wide_clusters;
 };
 
 /* A pool's memory is the process's, in chunks; pool.c knows them. */
@@ -81,6 +93,8 @@ struct sim_module {
     struct sim_function **function;
 };
 
+#define SIM_LIMITS 7 /* CUlimit, those of a device without partitions */
+
 #define SIM_CHUNKS 32u
 #define SIM_CHUNK_BYTES (1u << 20)
 
@@ -100,6 +114,11 @@ struct sim_ctx {
     uint32_t live;
     bool primary;
     unsigned flags;
+    unsigned version;  /* of the interface that made it */
+    unsigned attached; /* uses beyond the first, by cuCtxAttach */
+    size_t limits[SIM_LIMITS];
+    bool limit_set[SIM_LIMITS];
+    int cache_config;
     uint64_t id; /* the device's; 0 while there is none */
     struct sim_context *mem;
     struct sim_stream legacy;
@@ -115,6 +134,10 @@ struct sim_ctx {
     struct sim_free_slot *free_slots; /* a ring of SIM_EVENTS: the longest free is used first */
     struct sim_chunk chunks[SIM_CHUNKS];
     unsigned chunk_count;
+    pthread_cond_t disowned;   /* a stream has no owner any more */
+    uint64_t *host_words;      /* hostfunc.c: calls that have returned, by channel */
+    struct sim_host_queue *host_queue[SIM_CHANNELS];
+    unsigned capturing;        /* blocking streams that capture; under graph.h's lock, read without */
 };
 
 enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED, SIM_RANGE_MANAGED, SIM_RANGE_POOL };
@@ -137,6 +160,11 @@ struct sim_range {
 struct sim_stream *sim_stream_new(void);
 struct sim_event *sim_event_new(void);
 struct sim_module *sim_module_new(void);
+struct sim_graph *sim_graph_new(void);
+struct sim_node *sim_node_new(void);
+struct sim_exec *sim_exec_new(void);
+struct sim_library *sim_library_new(void);
+struct sim_kernel *sim_kernel_new(void);
 struct sim_function *sim_function_new(void);
 struct sim_ctx *sim_ctx_new(void);
 struct sim_pool *sim_pool_new(void);
@@ -144,6 +172,11 @@ void sim_object_free(void *object);
 bool sim_is_stream(const void *handle);
 bool sim_is_event(const void *handle);
 bool sim_is_module(const void *handle);
+bool sim_is_graph(const void *handle);
+bool sim_is_node(const void *handle);
+bool sim_is_exec(const void *handle);
+bool sim_is_library(const void *handle);
+bool sim_is_kernel(const void *handle);
 bool sim_is_function(const void *handle);
 bool sim_is_ctx(const void *handle);
 bool sim_is_pool(const void *handle);
@@ -188,6 +221,42 @@ unsigned sim_stream_channel(struct sim_ctx *c);
 int sim_submit(struct sim_stream *s, struct sim_entry *e, struct sim_mark *mark);
 int sim_wait(const struct sim_mark *mark); /* CUresult: the context's error */
 bool sim_done(const struct sim_mark *mark);
+/* Puts a call of the program's function into a stream; the call is the ring's then. */
+struct sim_call;
+int sim_submit_call(struct sim_stream *s, struct sim_call *call);
+void sim_stream_own(struct sim_stream *s);
+void sim_stream_disown(struct sim_stream *s);
+
+/* ---- hostfunc.c ---- */
+bool sim_in_host_function(void); /* the calling thread runs one: it may not call the driver */
+bool sim_host_place(struct sim_ctx *c, unsigned channel, struct sim_entry *wait);
+void sim_host_placed(struct sim_ctx *c, const struct sim_mark *reached, struct sim_call *call);
+void sim_host_context_gone(struct sim_ctx *c);
+/* One of the two functions, with the program's data. CUresult. */
+int sim_host_submit(struct sim_stream *s, void (*fn)(void *), void (*callback)(CUstream, CUresult, void *), void *data);
+
+/* ---- event.c ---- */
+int sim_event_record(struct sim_stream *s, struct sim_ctx *c, struct sim_event *e);
+int sim_event_wait(struct sim_stream *s, struct sim_event *e);
+
+/* ---- capture.c ---- */
+struct sim_work;
+static inline bool sim_capturing(const struct sim_stream *s) { return __atomic_load_n(&s->capture, __ATOMIC_ACQUIRE) != NULL; }
+/* What becomes of a command in a capturing stream: a node. CUresult; takes w over. */
+int sim_capture_work(struct sim_stream *s, struct sim_work *w);
+int sim_capture_entry(struct sim_stream *s, const struct sim_entry *e);
+int sim_capture_record(struct sim_stream *s, struct sim_event *e, unsigned flags);
+int sim_capture_wait(struct sim_stream *s, struct sim_event *e, unsigned flags);
+/* The errors that captures cause to other calls; they invalidate the captures that
+ * are to blame. 0 when there is none. */
+int sim_capture_sync(struct sim_stream *s);         /* for a call that waits for s or asks whether it is done */
+int sim_capture_implicit(const struct sim_stream *s); /* for a call that uses s: the legacy stream against blocking ones */
+int sim_capture_unsafe(void);                       /* for a call that a capture's mode forbids */
+int sim_capture_context(const struct sim_ctx *c);   /* for a call that waits for all of a context */
+int sim_capture_event(const struct sim_event *e);   /* for a call that asks what is of an event */
+void sim_capture_stream_gone(struct sim_stream *s);
+void sim_capture_event_gone(struct sim_event *e);
+void sim_capture_context_gone(struct sim_ctx *c);
 
 /* ---- range.c ---- */
 bool sim_range_add(const struct sim_range *r);
@@ -225,6 +294,14 @@ int sim_ptx_parse(const char *text, struct sim_ptx_entry **entries, unsigned *co
 void sim_ptx_free(struct sim_ptx_entry *entries, unsigned count);
 
 /* ---- module.c ---- */
+int sim_image_check(const char *image); /* CUresult: not machine code */
+int sim_module_load(struct sim_ctx *c, const char *image, CUmodule *out);
+void sim_module_unload(struct sim_module *m);
 void sim_module_context_gone(struct sim_ctx *c);
+
+/* ---- library.c ---- */
+/* What a handle that a program launches stands for in a context: itself, or a
+ * kernel's function there. NULL with *rc. */
+struct sim_function *sim_function_of(CUfunction handle, struct sim_ctx *c, int *rc);
 
 #endif

@@ -2,6 +2,8 @@
  * never given back, so a handle can be checked without being followed anywhere
  * else: right place, right alignment, alive. The longest free is used first, so
  * that a stale handle is noticed for as long as possible. */
+#include "graph.h"
+#include "library.h"
 #include "sim.h"
 
 #include <string.h>
@@ -23,7 +25,12 @@ static struct slab modules = {.stride = sizeof(struct sim_module), .limit = 1 <<
 static struct slab functions = {.stride = sizeof(struct sim_function), .limit = 1 << 18};
 static struct slab contexts = {.stride = sizeof(struct sim_ctx), .limit = 1 << 12};
 static struct slab pools = {.stride = sizeof(struct sim_pool), .limit = 1 << 14};
-static struct slab *const slabs[] = {&streams, &events, &modules, &functions, &contexts, &pools};
+static struct slab graphs = {.stride = sizeof(struct sim_graph), .limit = 1 << 16};
+static struct slab nodes = {.stride = sizeof(struct sim_node), .limit = 1 << 20};
+static struct slab execs = {.stride = sizeof(struct sim_exec), .limit = 1 << 16};
+static struct slab libraries = {.stride = sizeof(struct sim_library), .limit = 1 << 14};
+static struct slab kernels = {.stride = sizeof(struct sim_kernel), .limit = 1 << 18};
+static struct slab *const slabs[] = {&streams, &events, &modules, &functions, &contexts, &pools, &graphs, &nodes, &execs, &libraries, &kernels};
 
 static bool slab_map(struct slab *s)
 {
@@ -112,3 +119,13 @@ struct sim_pool *sim_pool_new(void) { return slab_new(&pools); }
 bool sim_is_pool(const void *h) { return slab_has(&pools, h); }
 bool sim_is_ctx(const void *h) { return slab_has(&contexts, h); }
 bool sim_was_ctx(const void *h) { return slab_place(&contexts, h); }
+struct sim_graph *sim_graph_new(void) { return slab_new(&graphs); }
+bool sim_is_graph(const void *h) { return slab_has(&graphs, h); }
+struct sim_node *sim_node_new(void) { return slab_new(&nodes); }
+bool sim_is_node(const void *h) { return slab_has(&nodes, h); }
+struct sim_exec *sim_exec_new(void) { return slab_new(&execs); }
+bool sim_is_exec(const void *h) { return slab_has(&execs, h); }
+struct sim_library *sim_library_new(void) { return slab_new(&libraries); }
+bool sim_is_library(const void *h) { return slab_has(&libraries, h); }
+struct sim_kernel *sim_kernel_new(void) { return slab_new(&kernels); }
+bool sim_is_kernel(const void *h) { return slab_has(&kernels, h); }

@@ -20,6 +20,7 @@ static void own_gone(void *list)
         return; /* a forked child: the parent's locks may be taken for ever */
     for (struct own *o = list, *next; o; o = next) {
         next = o->next;
+        sim_capture_stream_gone(o->stream);
         sim_object_free(o->stream);
         free(o);
     }
@@ -144,6 +145,7 @@ EXPORT CUresult cuStreamDestroy_v2(CUstream handle)
         return rc;
     if (!sim_is_stream(handle) || handle->per_thread)
         return CUDA_ERROR_INVALID_HANDLE;
+    sim_capture_stream_gone(handle);
     sim_object_free(handle);
     return CUDA_SUCCESS;
 }
@@ -175,6 +177,9 @@ static int synchronize(CUstream h, bool ptds)
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
+    rc = sim_capture_sync(s);
+    if (rc)
+        return rc;
     unsigned n = marks_of(c, s, m);
     for (unsigned i = 0; i < n && !rc; i++)
         rc = sim_wait(&m[i]);
@@ -189,6 +194,9 @@ static int query(CUstream h, bool ptds)
     struct sim_mark m[SIM_CHANNELS];
 
     int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    rc = sim_capture_sync(s);
     if (rc)
         return rc;
     unsigned n = marks_of(c, s, m);
@@ -270,20 +278,6 @@ static int get_device(CUstream h, bool ptds, CUdevice *device)
     return CUDA_SUCCESS;
 }
 
-/* The simulated driver captures nothing yet. */
-static int is_capturing(CUstream h, bool ptds, int *status)
-{
-    struct sim_ctx *c;
-    struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!status)
-        return CUDA_ERROR_INVALID_VALUE;
-    *status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuStreamGetFlags(CUstream h, unsigned *f) { return get_flags(h, false, f); }
 EXPORT CUresult cuStreamGetFlags_ptsz(CUstream h, unsigned *f) { return get_flags(h, true, f); }
 EXPORT CUresult cuStreamGetPriority(CUstream h, int *p) { return get_priority(h, false, p); }
@@ -294,59 +288,3 @@ EXPORT CUresult cuStreamGetId(CUstream h, unsigned long long *i) { return get_id
 EXPORT CUresult cuStreamGetId_ptsz(CUstream h, unsigned long long *i) { return get_id(h, true, i); }
 EXPORT CUresult cuStreamGetDevice(CUstream h, CUdevice *d) { return get_device(h, false, d); }
 EXPORT CUresult cuStreamGetDevice_ptsz(CUstream h, CUdevice *d) { return get_device(h, true, d); }
-EXPORT CUresult cuStreamIsCapturing(CUstream h, int *s) { return is_capturing(h, false, s); }
-EXPORT CUresult cuStreamIsCapturing_ptsz(CUstream h, int *s) { return is_capturing(h, true, s); }
-
-/* A thread's capture mode; it has no effect while nothing captures, and callers
- * that swap it want to find it again. */
-EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode)
-{
-    static __thread int mine; /* CU_STREAM_CAPTURE_MODE_GLOBAL */
-    int rc = sim_ready();
-    if (rc)
-        return rc;
-    if (!mode || *mode < 0 || *mode > 2)
-        return CUDA_ERROR_INVALID_VALUE;
-    int old = mine;
-    mine = *mode;
-    *mode = old;
-    return CUDA_SUCCESS;
-}
-
-/* ---- stream memory operations ---- */
-
-static int word_op(unsigned command, CUstream h, bool ptds, CUdeviceptr address, uint64_t value, unsigned width, unsigned flags)
-{
-    struct sim_ctx *c;
-    struct sim_stream *s;
-    struct sim_range r;
-    const unsigned known = command == SIM_WAIT ? 3u | 1u << 30 : 0; /* comparison and FLUSH; an H200 takes none for a write */
-
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (flags & ~known || address % width || !sim_range_find(address, width, &r))
-        return CUDA_ERROR_INVALID_VALUE;
-    struct sim_entry e = {
-        .command = command, .kind = width, .flags = command == SIM_WAIT ? flags & 3u : 0, .a = address, .b = value};
-    return sim_submit(s, &e, NULL);
-}
-
-#define WORD_OP(name, command, type, width)                                                     \
-    EXPORT CUresult name(CUstream h, CUdeviceptr a, type v, unsigned flags)                       \
-    {                                                                                            \
-        return word_op(command, h, false, a, v, width, flags);                                   \
-    }                                                                                            \
-    EXPORT CUresult name##_ptsz(CUstream h, CUdeviceptr a, type v, unsigned flags)                \
-    {                                                                                            \
-        return word_op(command, h, true, a, v, width, flags);                                    \
-    }
-
-WORD_OP(cuStreamWaitValue32, SIM_WAIT, cuuint32_t, 4)
-WORD_OP(cuStreamWaitValue32_v2, SIM_WAIT, cuuint32_t, 4)
-WORD_OP(cuStreamWriteValue32, SIM_WRITE, cuuint32_t, 4)
-WORD_OP(cuStreamWriteValue32_v2, SIM_WRITE, cuuint32_t, 4)
-WORD_OP(cuStreamWaitValue64, SIM_WAIT, cuuint64_t, 8)
-WORD_OP(cuStreamWaitValue64_v2, SIM_WAIT, cuuint64_t, 8)
-WORD_OP(cuStreamWriteValue64, SIM_WRITE, cuuint64_t, 8)
-WORD_OP(cuStreamWriteValue64_v2, SIM_WRITE, cuuint64_t, 8)
