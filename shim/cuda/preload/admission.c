@@ -263,9 +263,15 @@ static bool put_wait(struct xm_thread *me, struct xm_queue *q)
 	enum xm_put put = xm_gate_put(me, q);
 	struct xm_lease *l = xm_lease_now;
 
-	if (put != XM_PUT)
-		give_back(l);
-	return put != XM_PUT_LEVEL;
+	if (put == XM_PUT)
+		return true;
+	give_back(l);
+	if (put == XM_PUT_LEVEL)
+		return false;
+	pthread_mutex_lock(&xm_lock);
+	xm_settle(q->dev, me, true); /* it may have been the ready edge */
+	pthread_mutex_unlock(&xm_lock);
+	return true;
 }
 
 static void pass_through(uintptr_t key)
@@ -358,18 +364,20 @@ static bool gated_lease(struct xm_thread *me, struct xm_lease *l, uintptr_t key)
 	struct xm_queue *q = __atomic_load_n(&l->queue, __ATOMIC_RELAXED);
 	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
 	CUdeviceptr at;
+	bool put;
 
-	if (!q || !in_context(me) || me->context != q->context)
+	if (!q || !in_context(me) || me->context != q->context || !xm_enter())
 		return false;
 	xm_lease_now = l;
 	atomic_store_explicit(&l->word, (w | 1) - 2, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
 	at = atomic_load_explicit(&q->wait_at, memory_order_relaxed);
-	if (at && atomic_load_explicit(&l->key, memory_order_relaxed) == (key | XM_GATED) &&
-	    atomic_load_explicit(l->gate, memory_order_relaxed) == l->gate_seen && xm_gate_enqueue(key, at) == 0)
-		return true;
-	give_back(l);
-	return false;
+	put = at && atomic_load_explicit(&l->key, memory_order_relaxed) == (key | XM_GATED) &&
+	      atomic_load_explicit(l->gate, memory_order_relaxed) == l->gate_seen && xm_gate_enqueue(key, at) == 0;
+	if (!put)
+		give_back(l);
+	xm_leave(me);
+	return put;
 }
 
 static bool by_lease(struct xm_thread *me, uintptr_t key)

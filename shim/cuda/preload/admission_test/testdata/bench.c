@@ -35,6 +35,16 @@ static CUresult instant_write(CUstream s, CUdeviceptr at, cuuint32_t value, unsi
 	return 0;
 }
 
+/* The lookup and the call; the gate is open. */
+static CUresult instant_wait(CUstream s, CUdeviceptr at, cuuint32_t value, unsigned flags)
+{
+	(void)s;
+	(void)at;
+	(void)value;
+	(void)flags;
+	return 0;
+}
+
 struct result {
 	CUstream stream;
 	double ns;
@@ -96,13 +106,15 @@ int main(int argc, char **argv)
 	pthread_barrier_init(&start, NULL, (unsigned)threads);
 	fake_driver_init();
 	xm_real.cuStreamWriteValue32_v2 = instant_write;
+	xm_real.cuStreamWaitValue32_v2 = instant_wait;
 	context = fake_context(0);
 	fake_set_current(context);
 	for (int i = 0; i < threads; i++)
 		r[i].stream = fake_stream();
 	if (strcmp(mode, "absent")) {
 		daemon_start();
-		daemon_grant(0, true, strcmp(mode, "bounded") ? XM_MODE_FREE : XM_MODE_BOUNDED, 16, 8);
+		daemon_level(strcmp(mode, "gated") ? 1 : 2);
+		daemon_grant(0, true, strcmp(mode, "free") ? XM_MODE_BOUNDED : XM_MODE_FREE, 16, 8);
 	}
 	printf("%.2f %.2f\n", median(r, false), median(r, true));
 	return 0;

@@ -51,7 +51,7 @@ struct CUevent_st {
 
 struct fake_faults fake;
 _Atomic uint32_t fake_violations;
-_Atomic uint64_t fake_commands, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
+_Atomic uint64_t fake_commands, fake_completed, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
 
 static pthread_mutex_t gpu = PTHREAD_MUTEX_INITIALIZER;
 static struct CUstream_st *streams;
@@ -133,6 +133,7 @@ static void finish(struct CUstream_st *s)
 	switch (o->kind) {
 	case COMMAND:
 		s->commands--;
+		atomic_fetch_add(&fake_completed, 1);
 		if (o->line && o->line == line_of(s) && !s->dead && __atomic_load_n(&o->line->edge, __ATOMIC_ACQUIRE) != o->edge)
 			violate("an idle edge while a command was outstanding");
 		break;

@@ -39,7 +39,7 @@ extern struct fake_faults {
 
 /* Things that admission must not do, counted. */
 extern _Atomic uint32_t fake_violations;
-extern _Atomic uint64_t fake_commands, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
+extern _Atomic uint64_t fake_commands, fake_completed, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
 
 void fake_driver_init(void);
 CUcontext fake_context(int device);        /* new */

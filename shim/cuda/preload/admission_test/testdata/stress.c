@@ -99,6 +99,8 @@ static void join_threads(pthread_t *t)
 		CHECK(pthread_join(t[i], NULL) == 0);
 }
 
+static _Atomic uint64_t refused;
+
 /* Anything a program does, in random order, on shared and own streams. */
 static void *work(void *number)
 {
@@ -131,8 +133,9 @@ static void *work(void *number)
 			break;
 		case 6: fake_set_current(context); break;
 		case 7:
-			xm_admit(s, flags); /* refused */
+			xm_admit(s, flags);
 			xm_done(1);
+			atomic_fetch_add(&refused, 1);
 			break;
 		default:
 			for (int n = 1 + rand_r(&seed) % 12; n; n--)
@@ -150,6 +153,7 @@ static void govern(uint64_t for_ms)
 	unsigned seed = 5;
 
 	while (ms() < end) {
+		daemon_level(1 + rand_r(&seed) % 2);
 		daemon_grant(0, rand_r(&seed) % 4 != 0, rand_r(&seed) % 3, 1 + rand_r(&seed) % 32, 1 + rand_r(&seed) % 16);
 		usleep(rand_r(&seed) % 2000);
 	}
@@ -171,7 +175,8 @@ static void edges(void)
 	CHECK(edge > 10);
 	CHECK_EQ(client_line(0)->waiting, 0);
 	CHECK_EQ(fake_outstanding_all(), 0);
-	CHECK_EQ(client_line(0)->launches, fake_commands);
+	CHECK(client_line(0)->launches >= fake_commands);
+	CHECK(client_line(0)->launches <= fake_commands + refused); /* those that left their wait */
 	fake_gpu_stop();
 }
 
@@ -289,6 +294,114 @@ static void gate_lease(void)
 	}
 	CHECK(ms() - start >= 900);
 	CHECK_EQ(client_line(0)->opened_by_lease, 1);
+	atomic_store(&stop, true);
+	join_threads(t);
+	fake_gpu_stop();
+}
+
+static void all_wait(void)
+{
+	for (uint64_t end = ms() + 5000; __atomic_load_n(&client_line(0)->waiting, __ATOMIC_ACQUIRE) < (uint32_t)threads; usleep(100))
+		CHECK(ms() < end);
+}
+
+static void goes_on(uint64_t from)
+{
+	for (uint64_t end = ms() + 5000; fake_completed < from + 100; usleep(100))
+		CHECK(ms() < end);
+}
+
+static void *launch_own(void *unused)
+{
+	CUstream own;
+
+	fake_set_current(context);
+	own = fake_stream();
+	for (unsigned n = 0; !atomic_load(&stop); n++)
+		CHECK_EQ(n % 3 ? fake_launch(own, 0) : fake_launch(0, XM_PTDS), 0);
+	return unused;
+}
+
+/* Level 2: a closed gate stops the GPU while the program's threads go on to
+ * their bound, and one store lets all go on. */
+static void gated(void)
+{
+	pthread_t t[MAX_THREADS];
+	uint64_t before;
+
+	begin();
+	daemon_level(2);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	run_threads(launch_own, t);
+	for (int round = 0; round < 20; round++) {
+		daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+		all_wait();
+		usleep(3000); /* commands that had passed */
+		before = fake_completed;
+		CHECK(fake_outstanding_all() >= 8u * (unsigned)threads);
+		usleep(3000);
+		CHECK_EQ(fake_completed, before);
+		CHECK(is_ready());
+		daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+		goes_on(before);
+	}
+	CHECK_EQ(client_line(0)->level_max, 2);
+	atomic_store(&stop, true);
+	join_threads(t);
+	fake_set_current(context);
+	until(is_idle, "never idle");
+	CHECK_EQ(client_line(0)->launches, fake_commands);
+	fake_gpu_stop();
+}
+
+/* The daemon dies with the gate closed: the GPU goes on within the lease. */
+static void gated_lease(void)
+{
+	pthread_t t[MAX_THREADS];
+	uint64_t before, start;
+
+	begin();
+	daemon_level(2);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	run_threads(launch_own, t);
+	usleep(10000);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	all_wait();
+	heart_stop();
+	start = ms();
+	before = fake_completed;
+	goes_on(before);
+	CHECK(ms() - start >= 800);
+	CHECK_EQ(client_line(0)->opened_by_lease, 1);
+	atomic_store(&stop, true);
+	join_threads(t);
+	fake_gpu_stop();
+}
+
+/* The session ends with the gate closed; a daemon that was stopped in the middle
+ * of a decision closes it once more. Nothing waits for ever, then and after. */
+static void gated_detach(void)
+{
+	pthread_t t[MAX_THREADS];
+	uint64_t before;
+
+	begin();
+	daemon_level(2);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	run_threads(launch_own, t);
+	for (int round = 0; round < 10; round++) {
+		daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+		all_wait();
+		before = fake_completed;
+		heart_stop();
+		daemon_stop();
+		daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+		goes_on(before);
+		daemon_start();
+		heart_start();
+		daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+		goes_on(fake_completed);
+	}
 	atomic_store(&stop, true);
 	join_threads(t);
 	fake_gpu_stop();
@@ -414,6 +527,7 @@ static void storm(void (*handler)(int))
 	run_threads(launch_in_storm, t);
 	setitimer(ITIMER_PROF, &tick, NULL);
 	for (end = ms() + 1500; ms() < end;) {
+		daemon_level(1 + rand_r(&seed) % 2);
 		daemon_grant(0, rand_r(&seed) % 2, XM_MODE_BOUNDED, 16, 8);
 		for (int i = 0; i < threads; i++)
 			pthread_kill(t[i], rand_r(&seed) % 2 ? SIGALRM : SIGUSR1);
@@ -546,6 +660,9 @@ static const struct test {
 	{"marks", marks},
 	{"gate", gate},
 	{"gate_lease", gate_lease},
+	{"gated", gated},
+	{"gated_lease", gated_lease},
+	{"gated_detach", gated_detach},
 	{"detach", detach},
 	{"tail", tail},
 	{"signals", signals},

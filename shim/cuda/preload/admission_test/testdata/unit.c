@@ -12,6 +12,8 @@
 #include <unistd.h>
 
 #include "../../boardmap.h"
+#include "../../device.h"
+#include "../../guard.h"
 #include "fake.h"
 #include "sys_fake.h"
 
@@ -814,6 +816,385 @@ static void garbage_completion(void)
 	CHECK(fake_outstanding(stream) <= 16);
 }
 
+/* ---- level 2 ---------------------------------------------------------- */
+
+static void begin_gated(bool open)
+{
+	begin_with_daemon(XM_MODE_BOUNDED);
+	daemon_level(2);
+	daemon_grant(0, open, XM_MODE_BOUNDED, 16, 8);
+}
+
+#define CHECK_SHAPE(s, want)                                                        \
+	do {                                                                        \
+		if (strcmp(fake_shape(s), want)) {                                  \
+			fprintf(stderr, "queued: %s\n", fake_shape(s));             \
+			CHECK(!strcmp(fake_shape(s), want));                        \
+		}                                                                   \
+	} while (0)
+
+/* A wait before every command on every kind of stream, marks behind commands,
+ * and in the other modes none. */
+static void gated(void)
+{
+	begin_gated(true);
+	fake.frozen = true;
+	launch(10);
+	CHECK_SHAPE(stream, "gcgcgcgcgcgcgcgcmgcgc");
+	for (int i = 0; i < 2; i++) {
+		CHECK_EQ(fake_launch(0, 0), 0);
+		CHECK_EQ(fake_launch(0, XM_PTDS), 0);
+	}
+	CHECK_SHAPE((CUstream)1, "gcgc");
+	CHECK_SHAPE((CUstream)2, "gcgc");
+	CHECK_EQ(fake_waits, 14);
+	CHECK_EQ(client_line(0)->level_max, 2);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NONE);
+	fake.frozen = false;
+	fake_complete_all();
+	xm_synced_context();
+	CHECK_EQ(client_line(0)->ready, 0);
+	for (uint32_t mode = XM_MODE_FREE; mode <= XM_MODE_TOP; mode += XM_MODE_TOP) {
+		daemon_grant(0, true, mode, 16, 8);
+		launch(20);
+	}
+	daemon_level(1);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	launch(5);
+	CHECK_EQ(fake_waits, 14);
+	daemon_level(2);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	launch(1);
+	CHECK_EQ(fake_waits, 15);
+}
+
+static void open_soon(uint64_t slept)
+{
+	(void)slept;
+	CHECK_EQ(fake_outstanding(stream), 16);
+	CHECK_EQ(fake_complete(stream, 1), 0); /* nothing passes */
+	CHECK_EQ(client_line(0)->waiting, 1);
+	daemon_beat();
+	if (++step == 30) { /* 3 s: no command passed the bound meanwhile */
+		daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+		fake_complete(stream, 8);
+		on_sleep = NULL;
+	}
+}
+
+/* A closed gate stops the GPU, and the program only at its bound. */
+static void gated_closed(void)
+{
+	begin_gated(true);
+	launch(2);
+	CHECK_EQ(fake_complete(stream, 1), 1);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	launch(14); /* one has its wait behind it */
+	CHECK_EQ(fake_outstanding(stream), 15);
+	CHECK_EQ(fake_complete(stream, 100), 1);
+	launch(2);
+	CHECK_EQ(sleeps, 0);
+	CHECK_EQ(fake_outstanding(stream), 16);
+	CHECK_EQ(client_line(0)->ready, 1);
+	on_sleep = open_soon;
+	errno = EDOM;
+	launch(1);
+	CHECK_EQ(errno, EDOM);
+	CHECK_EQ(step, 30);
+	CHECK_EQ(client_line(0)->waiting, 0);
+	fake_complete_all();
+	xm_synced_stream(stream, 0);
+	CHECK_EQ(client_line(0)->ready, 0);
+	CHECK_EQ(client_line(0)->launches, 19);
+}
+
+/* With the gate open a command passes the bound after 50 ms, as at level 1. */
+static void gated_pass(void)
+{
+	uint64_t t;
+
+	begin_gated(true);
+	fake.frozen = true;
+	launch(16);
+	t = clock_ns;
+	launch(1);
+	CHECK(clock_ns - t >= XM_PASS_NS && clock_ns - t < XM_PASS_NS + 3000000);
+	CHECK_EQ(fake_waits, 17);
+}
+
+/* The daemon dies: the word is opened where the GPU reads it. */
+static void gated_lease(void)
+{
+	begin_gated(false);
+	launch(16);
+	CHECK_EQ(fake_complete(stream, 16), 0);
+	launch(1);
+	CHECK_EQ(client_line(0)->opened_by_lease, 1);
+	CHECK_EQ(fake_complete(stream, 17), 17);
+}
+
+/* Streams whose waits are refused: level 1, for the rest of the program's life. */
+static void gated_refused(void)
+{
+	begin_gated(true);
+	fake.no_wait = 801;
+	launch(1);
+	CHECK_EQ(fake_outstanding(stream), 1);
+	CHECK_EQ(client_line(0)->level_max, 1);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NO_WAITS);
+	CHECK(daemon_events() > 0);
+	launch(10);
+	CHECK_EQ(fake_waits, 0);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	step = 2;
+	on_sleep = open_later;
+	launch(1); /* at level 1 a closed gate holds this thread */
+	CHECK_EQ(step, 40);
+	on_sleep = NULL;
+	daemon_stop();
+	daemon_start();
+	CHECK_EQ(client_line(0)->level_max, 1);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NO_WAITS);
+}
+
+/* A closed gate is not passed by the command whose wait was refused. */
+static void gated_refused_closed(void)
+{
+	begin_gated(true);
+	launch(1);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	launch(1);
+	fake.no_wait = 1; /* of a stream that is well */
+	step = 2;
+	on_sleep = open_later;
+	launch(1);
+	CHECK_EQ(step, 40);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NO_WAITS);
+	CHECK_EQ(client_line(0)->launches, 0 + 2);
+}
+
+/* A driver that has no waits. */
+static void level_max(void)
+{
+	begin();
+	xm_real.cuStreamWaitValue32_v2 = NULL;
+	daemon_start();
+	CHECK_EQ(client_line(0)->level_max, 0);
+	launch(1);
+	CHECK_EQ(client_line(0)->level_max, 1);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NO_WAITS);
+}
+
+static void level_of_two_contexts(void)
+{
+	CUcontext second;
+
+	begin_gated(true);
+	CHECK_EQ(client_line(0)->level_max, 2);
+	fake.no_register = true;
+	second = fake_context(0);
+	fake_set_current(second);
+	CHECK_EQ(client_line(0)->level_max, 1);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_UNREGISTERED);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8); /* at level 2 still */
+	fake_set_current(context);
+	launch(3);
+	CHECK_EQ(fake_waits, 3);
+	fake_set_current(second);
+	step = 2;
+	on_sleep = open_later;
+	CHECK_EQ(fake_launch(0, 0), 0); /* what no wait can hold is held here */
+	CHECK_EQ(step, 40);
+	CHECK_EQ(fake_waits, 3);
+}
+
+/* Errors are the program's own, and say nothing of levels. */
+static void gated_errors(void)
+{
+	begin_gated(true);
+	fake.bad_stream = true;
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(fake_launch(stream, 0), 400);
+	fake.bad_stream = false;
+	CHECK_EQ(client_line(0)->level_max, 2);
+	CHECK_EQ(client_line(0)->ready, 0);
+	CHECK_EQ(client_line(0)->launches, 0);
+	/* A command that is refused leaves its wait: the device is not idle before it is passed. */
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	fake.refuse = true;
+	CHECK_EQ(fake_launch(stream, 0), 1);
+	CHECK_SHAPE(stream, "g");
+	xm_synced_event();
+	CHECK_EQ(client_line(0)->ready, 1);
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	CHECK_EQ(fake_complete(stream, 1), 0);
+	clock_ns += 30000;
+	xm_synced_event();
+	CHECK_EQ(client_line(0)->ready, 0);
+}
+
+/* A capture of another thread: waits go on, one command at a time, quietly; the capturing stream has none. */
+static void gated_captures(void)
+{
+	CUstream other;
+
+	begin_gated(true);
+	other = fake_stream();
+	fake.frozen = true;
+	launch(3);
+	CHECK_EQ(fake_launch(other, 0), 0);
+	fake_capture(other, true);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	for (int i = 0; i < 100; i++)
+		CHECK_EQ(fake_launch(other, 0), 0);
+	CHECK_EQ(sleeps, 0);
+	CHECK_SHAPE(other, "gc");
+	launch(3);
+	CHECK_SHAPE(stream, "gcgcgcmgcmgcmgc");
+	fake_capture(other, false);
+	CHECK_EQ(fake_launch(other, 0), 0); /* the graph */
+	CHECK_SHAPE(other, "gcmgc");
+}
+
+/* Streams of contexts that are not current, and two contexts of one device. */
+static void gated_contexts(void)
+{
+	CUcontext second;
+	CUstream there;
+
+	begin_gated(true);
+	fake.frozen = true;
+	second = fake_context(0);
+	fake_set_current(second);
+	there = fake_stream();
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(fake_launch(there, 0), 0);
+	CHECK_EQ(fake_launch(0, 0), 0);
+	fake_set_current(context);
+	for (int i = 0; i < 3; i++)
+		CHECK_EQ(fake_launch(there, 0), 0);
+	CHECK_EQ(fake_launch(0, 0), 0);
+	launch(1);
+	CHECK_SHAPE(there, "gcgcgcgcgcgc");
+	CHECK_SHAPE((CUstream)1, "gc");
+	CHECK_SHAPE(stream, "gc");
+}
+
+static void while_destroying(void)
+{
+	CHECK_EQ(client_line(0)->ready, 1); /* who is idle may never get a turn, and the driver waits for one */
+	xm_synced_event();
+	CHECK_EQ(client_line(0)->ready, 1);
+	step = 7;
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+}
+
+static void gated_context_goes(void)
+{
+	begin_gated(false);
+	launch(5);
+	fake_destroying = while_destroying;
+	fake_context_destroy(context);
+	CHECK_EQ(step, 7);
+	CHECK_EQ(client_line(0)->ready, 0);
+}
+
+/* A stream destroyed at a closed gate, whose end nobody can be asked for: it is outstanding until the gate opens. */
+static void gated_stream_goes(void)
+{
+	CUstream gone;
+
+	begin_gated(true);
+	fake.no_write = fake.no_event = true;
+	launch(1);
+	CHECK_EQ(fake_complete(stream, 1), 1);
+	xm_synced_stream(stream, 0);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	launch(3);
+	gone = stream;
+	fake_stream_destroy(gone);
+	for (int i = 0; i < 50; i++) {
+		clock_ns += 100000000;
+		daemon_beat();
+		xm_synced_event();
+		CHECK_EQ(client_line(0)->ready, 1);
+	}
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	clock_ns += 1100000000;
+	xm_synced_event();
+	CHECK_EQ(client_line(0)->ready, 0);
+}
+
+/* The board goes while the GPU waits at its gate, and the daemon stores one more closed word. */
+static void gated_detach(void)
+{
+	struct xm_watch words[XM_GUARD_WATCHES];
+	const _Atomic uint32_t *late;
+
+	begin_gated(false);
+	launch(12);
+	late = atomic_load(&xm_state.devs[0].gate);
+	CHECK_EQ(fake_complete(stream, 12), 0);
+	daemon_stop();
+	CHECK(atomic_load(late) & 1);
+	CHECK_EQ(fake_complete(stream, 3), 3);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8); /* it had decided before */
+	CHECK(fake_complete(stream, 3) <= 1);
+	CHECK_EQ(xm_guard_round(words, XM_GUARD_WATCHES), 1);
+	CHECK(words[0].word == late && atomic_load(late) == words[0].seen);
+	CHECK_EQ(fake_complete(stream, 3), 3);
+	CHECK_EQ(fake_outstanding(stream), 5);
+	launch(20); /* without a board: no waits */
+	CHECK_EQ(fake_waits, 12);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	CHECK_EQ(fake_complete(stream, 30), 1);
+	/* The next board does not free the old one. */
+	daemon_level(2);
+	daemon_start();
+	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	CHECK_EQ(xm_guard_round(words, XM_GUARD_WATCHES), 1);
+	CHECK_EQ(fake_complete(stream, 40), 24);
+	launch(1);
+	fake_complete_all();
+	xm_synced_stream(stream, 0);
+	CHECK_EQ(xm_guard_round(words, XM_GUARD_WATCHES), 0);
+	CHECK(!xm_guard_busy());
+	CHECK_EQ(atomic_load(late), 1); /* not the shared page any more, and open for good */
+}
+
+/* Who gets a board that nobody waits at needs no guard. */
+static void gated_detach_drained(void)
+{
+	const _Atomic uint32_t *late;
+
+	begin_gated(true);
+	launch(3);
+	fake_complete_all();
+	xm_synced_stream(stream, 0);
+	late = atomic_load(&xm_state.devs[0].gate);
+	daemon_stop();
+	CHECK(!xm_guard_busy());
+	CHECK_EQ(atomic_load(late), 1);
+}
+
+/* A process that leaves is held by nobody. */
+static void gated_leaving(void)
+{
+	uint64_t t;
+
+	begin_gated(false);
+	launch(16);
+	atomic_store(&xm_state.leaving, true);
+	xm_dev_expire(&xm_state.devs[0], clock_ns);
+	CHECK_EQ(client_line(0)->opened_by_lease, 0);
+	CHECK_EQ(fake_complete(stream, 16), 16);
+	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	t = clock_ns;
+	launch(40); /* handlers of the program that run later */
+	CHECK_EQ(clock_ns, t);
+	CHECK_EQ(fake_waits, 16);
+}
+
 static int memfd(size_t n, bool seal)
 {
 	int fd = memfd_create("test", MFD_ALLOW_SEALING);
@@ -876,6 +1257,22 @@ static const struct test {
 	{"wrap", wrap},
 	{"garbage_completion", garbage_completion},
 	{"wrong_boards", wrong_boards},
+	{"gated", gated},
+	{"gated_closed", gated_closed},
+	{"gated_pass", gated_pass},
+	{"gated_lease", gated_lease},
+	{"gated_refused", gated_refused},
+	{"gated_refused_closed", gated_refused_closed},
+	{"level_max", level_max},
+	{"level_of_two_contexts", level_of_two_contexts},
+	{"gated_errors", gated_errors},
+	{"gated_captures", gated_captures},
+	{"gated_contexts", gated_contexts},
+	{"gated_context_goes", gated_context_goes},
+	{"gated_stream_goes", gated_stream_goes},
+	{"gated_detach", gated_detach},
+	{"gated_detach_drained", gated_detach_drained},
+	{"gated_leaving", gated_leaving},
 };
 
 int main(int argc, char **argv)
