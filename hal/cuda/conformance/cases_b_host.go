@@ -17,7 +17,7 @@ import (
 var calledBack struct {
 	mu     sync.Mutex
 	order  []uint64
-	status []abi.Result
+	status []string
 	within func() // what the next call does inside, once
 	done   atomic.Int64
 }
@@ -25,7 +25,7 @@ var calledBack struct {
 func onHost(n uint64, status abi.Result) {
 	calledBack.mu.Lock()
 	calledBack.order = append(calledBack.order, n)
-	calledBack.status = append(calledBack.status, status)
+	calledBack.status = append(calledBack.status, status.String())
 	within := calledBack.within
 	calledBack.within = nil
 	calledBack.mu.Unlock()
