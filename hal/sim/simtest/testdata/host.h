@@ -62,6 +62,25 @@ int cuGetErrorName(int, const char **);
 int cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 int cuMemAllocManaged(dptr *, size_t, unsigned);
 int cuArrayDestroy(void *);
+int cuMemAllocHost_v2(void **, size_t);
+int cuMemAllocPitch_v2(dptr *, size_t *, size_t, size_t, unsigned);
+int cuMemcpy(dptr, dptr, size_t);
+int cuMemcpyAsync(dptr, dptr, size_t, void *);
+int cuMemsetD2D8_v2(dptr, size_t, unsigned char, size_t, size_t);
+int cuMemsetD2D32Async(dptr, size_t, unsigned, size_t, size_t, void *);
+int cuMemAllocAsync(dptr *, size_t, void *);
+int cuMemAllocFromPoolAsync(dptr *, size_t, void *, void *);
+int cuMemFreeAsync(dptr, void *);
+int cuMemPoolCreate(void **, const void *);
+int cuMemPoolDestroy(void *);
+int cuMemPoolSetAttribute(void *, int, void *);
+int cuMemPoolGetAttribute(void *, int, void *);
+int cuMemPoolTrimTo(void *, size_t);
+int cuDeviceGetDefaultMemPool(void **, int);
+int cuMemPrefetchAsync(dptr, size_t, int, void *);
+int cuMemAdvise(dptr, size_t, int, int);
+int cuMemRangeGetAttribute(void *, size_t, int, dptr, size_t);
+int cuPointerGetAttribute(void *, int, dptr);
 
 #define CHECK(call)                                                              \
     do {                                                                         \
