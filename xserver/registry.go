@@ -30,10 +30,10 @@ const (
 	maxProcesses = 4096
 	// The share of one user; the daemon's own user may have all.
 	maxProcessesPerUser = 1024
-	maxPending          = 256 // registrations whose board was not fetched yet, a user
-	maxName             = 64  // runes of a name
-	maxUncovered        = 512 // names of uncovered calls, a process
-	maxCallName         = 128 // bytes of one
+	maxPending          = 256            // registrations whose board was not fetched yet, a user
+	maxName             = client.MaxName // bytes
+	maxUncovered        = 512            // names of uncovered calls, a process
+	maxCallName         = 128            // bytes of one
 )
 
 // registry knows who is registered: processes, the tasks they form, and tickets
@@ -382,7 +382,7 @@ func (r *registry) setHints(t *task, h compute.Hints) {
 	}
 }
 
-// clean makes a client's text fit for a terminal and a table.
+// clean makes a client's text fit for a terminal and a table; limit is in bytes.
 func clean(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		if r == unicode.ReplacementChar || !unicode.IsPrint(r) {
@@ -390,8 +390,8 @@ func clean(s string, limit int) string {
 		}
 		return r
 	}, s)
-	if runes := []rune(s); len(runes) > limit {
-		s = string(runes[:limit])
+	if len(s) > limit {
+		s = strings.ToValidUTF8(s[:limit], "") // less a rune that was cut
 	}
 	return strings.TrimSpace(s)
 }

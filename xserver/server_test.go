@@ -286,7 +286,7 @@ func TestCase34BadRequests(t *testing.T) {
 		"absent level": {func() error { _, err := c.Attach(t.Context(), client.Registration{Level: "3"}); return err },
 			"level", []string{"auto", "1", "2"}},
 		"threshold": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 5000}); return err },
-			"threshold", []string{"1 to 4096"}},
+			"threshold", []string{"1 to 256"}},
 		"batch": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 4, Batch: 5}); return err },
 			"batch", []string{"1 to 4"}},
 		"quantum": {func() error {
@@ -313,12 +313,19 @@ func TestCase34BadRequests(t *testing.T) {
 		"config threshold": {func() error {
 			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Threshold: new(uint32)})
 			return err
-		}, "threshold", []string{"1 to 4096"}},
+		}, "threshold", []string{"1 to 256"}},
 		"config batch": {func() error {
 			batch := uint32(17)
 			_, _, err := c.SetConfig(t.Context(), client.Target{PID: os.Getpid()}, client.Settings{Level: "1", Batch: &batch})
 			return err
 		}, "batch", []string{"1 to 16"}},
+		"config level on a device": {func() error {
+			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Level: "3"})
+			if err != nil && !strings.Contains(err.Error(), "not available yet on "+gpu.Name) {
+				t.Errorf("%q does not name the device", err)
+			}
+			return err
+		}, "level", []string{"auto", "1", "2"}},
 		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -256}); return err },
 			"priority", []string{"-255 to 255"}},
 	} {

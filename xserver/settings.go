@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
+	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -13,6 +15,7 @@ import (
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
+	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
 )
 
@@ -20,7 +23,7 @@ import (
 const (
 	defaultThreshold = 16
 	defaultBatch     = 8
-	maxThreshold     = 4096
+	maxThreshold     = client.MaxThreshold
 )
 
 // change is a change of settings; what is nil stays as it is.
@@ -85,11 +88,17 @@ func levelText(level uint32) string {
 
 // parseLevel reads a level. One that exists and is not built is refused by name,
 // never imitated.
-func parseLevel(text string) (uint32, error) {
+func parseLevel(text string) (uint32, error) { return parseLevelFor(text, "") }
+
+// parseLevelFor does so for a program on a device, which it names if there is one.
+func parseLevelFor(text, device string) (uint32, error) {
 	if err := client.CheckLevel(text); err != nil {
 		code := codes.InvalidArgument
-		if l := (*client.LevelError)(nil); errors.As(err, &l) && l.Missing {
-			code = codes.Unimplemented
+		if l := (*client.LevelError)(nil); errors.As(err, &l) {
+			l.Device = device
+			if l.Missing {
+				code = codes.Unimplemented
+			}
 		}
 		return 0, client.Reject(code, "level", clean(text, maxName), client.Levels(), err.Error())
 	}
@@ -105,7 +114,7 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 	}
 	c := change{threshold: req.Threshold, batch: req.Batch}
 	if req.Level != nil {
-		level, err := parseLevel(*req.Level)
+		level, err := parseLevelFor(*req.Level, v.server.devicesOf(who, req.Pid, req.Task))
 		if err != nil {
 			return nil, err
 		}
@@ -141,6 +150,27 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 	s.note(notes)
 	s.log.Info("settings changed", "task", id, "processes", len(of), "by", who.String())
 	return reply, nil
+}
+
+// devicesOf names the devices that a target is on; empty: none that is known.
+func (s *Server) devicesOf(who peer.Peer, pid int32, id uint64) string {
+	state, _, err := s.describe()
+	if err != nil {
+		return ""
+	}
+	s.registry.mu.Lock()
+	t, _, err := s.registry.target(who, pid, id)
+	s.registry.mu.Unlock()
+	if err != nil {
+		return ""
+	}
+	var names []string
+	for _, seat := range state.Seats {
+		if name := clean(seat.DeviceName, maxName); seat.Task == t.id && name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, " and ")
 }
 
 // checkAll checks a change for a process, or if that is nil for a whole task.

@@ -326,6 +326,7 @@ func (a *Agent) warn(err error) (again bool) {
 	case err == nil:
 		return false
 	case errors.Is(err, errLost):
+		a.cfg.Warned = true // this line says the rest as well
 		a.host.WarnOnce(WarnLost, fmt.Sprintf("the daemon in %s went away; the program goes on unscheduled until it returns", a.cfg.Dir))
 	case client.Unreachable(err):
 		if a.cfg.Warned {

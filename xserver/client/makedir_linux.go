@@ -41,6 +41,9 @@ func MakeRunDir(dir string, shared bool) (bool, error) {
 		if int(st.Uid) != os.Geteuid() {
 			return false, &ForeignDirError{Dir: dir, Owner: int(st.Uid)}
 		}
+		if st.Mode&unix.S_ISVTX != 0 || dir == "/" {
+			return false, fmt.Errorf("%s is everybody's: a run directory has to be a folder of its own, such as %s", dir, filepath.Join(dir, "xmsched"))
+		}
 		if root {
 			mode |= os.FileMode(st.Mode & 0o011)
 		}

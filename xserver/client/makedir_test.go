@@ -25,6 +25,12 @@ func TestMakeRunDir(t *testing.T) {
 	if _, err := MakeRunDir(dir, false); err != nil || mode()&0o066 != 0 {
 		t.Errorf("one open to all: mode %v, %v", mode(), err)
 	}
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := MakeRunDir(dir, false); err == nil || mode() != 0o777 {
+		t.Errorf("one that all users share, as /tmp: mode %v, %v", mode(), err)
+	}
 	if os.Geteuid() != 0 {
 		if _, err := MakeRunDir(dir, true); err == nil {
 			t.Error("another user than root shares")

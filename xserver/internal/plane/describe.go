@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"xmsched/compute"
+	"xmsched/preempt/board"
 )
 
 // SeatState is a task on a device, for listings.
@@ -44,6 +45,10 @@ type State struct {
 // Describe copies the state.
 func (p *Plane) Describe() State {
 	out := State{Policy: p.sched.Policy().Name(), Devices: len(p.devices), Stats: p.stats}
+	finished := map[ProcessID][board.Devices]uint64{}
+	for id, pr := range p.processes {
+		finished[id] = finishedCommands(pr.Board)
+	}
 	for _, ts := range p.sched.State() {
 		st := p.seat(compute.Grant{Task: ts.Task, Device: ts.Device})
 		if st == nil {
@@ -56,7 +61,7 @@ func (p *Plane) Describe() State {
 		}
 		for _, sec := range st.sections {
 			v := sec.process.Board.Snapshot(sec.index)
-			s.Launches += v.Launches
+			s.Launches += max(v.Launches, finished[sec.process.ID][sec.index])
 			s.Waiting += v.Waiting
 		}
 		out.Seats = append(out.Seats, s)
@@ -80,4 +85,12 @@ func (p *Plane) Describe() State {
 		out.Processes = append(out.Processes, ps)
 	}
 	return out
+}
+
+// finishedCommands counts by section what the queues of a process say is complete.
+// A client tells its launches when it passes through a slow path, which one that
+// launches little may not do for long; what it waited for stands in the slots.
+func finishedCommands(b *board.Board) (n [board.Devices]uint64) {
+	eachSlot(b, func(v board.SlotView) { n[v.Device] += max(v.Synced, v.Completed) })
+	return n
 }

@@ -134,6 +134,16 @@ func (p *Plane) emptyQueues(s *section) (empty bool, submitted uint64) {
 
 func (sc *scan) take(b *board.Board, now time.Duration) {
 	*sc = scan{at: now, shared: b.Slot(0).Snapshot().Handle != 0}
+	eachSlot(b, func(v board.SlotView) {
+		q := &sc.sections[v.Device]
+		q.queues++
+		q.submitted += v.Submitted
+		q.outstanding = q.outstanding || v.Outstanding() > 0
+	})
+}
+
+// eachSlot looks at the queues that have a slot of their own.
+func eachSlot(b *board.Board, look func(board.SlotView)) {
 	for i, free := 1, 0; i < board.Slots && free < freeRun; i++ {
 		v := b.Slot(i).Snapshot()
 		if v.Handle == 0 {
@@ -141,9 +151,6 @@ func (sc *scan) take(b *board.Board, now time.Duration) {
 			continue
 		}
 		free = 0
-		q := &sc.sections[v.Device]
-		q.queues++
-		q.submitted += v.Submitted
-		q.outstanding = q.outstanding || v.Outstanding() > 0
+		look(v)
 	}
 }
