@@ -31,9 +31,12 @@ the next command; auto is the highest that the program can do on its device.`,
 				return err
 			}
 			var s client.Settings
+			if set("threshold") && (threshold < 1 || threshold > client.MaxThreshold) {
+				return cli.Usagef("threshold %d is out of range: 1 to %d", threshold, client.MaxThreshold)
+			}
 			if set("level") {
-				if err := client.CheckLevel(level); err != nil {
-					return cli.Usagef("%v", err)
+				if level == "" {
+					return cli.Usagef("%v", client.CheckLevel(level))
 				}
 				s.Level = level
 			}
@@ -46,15 +49,24 @@ the next command; auto is the highest that the program can do on its device.`,
 			if s == (client.Settings{}) {
 				return cli.Usagef("nothing to change: allowed are --level L, --threshold N and --batch N")
 			}
-			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+			err := o.ask(c, func(ctx context.Context, conn *client.Client) error {
 				return o.configure(ctx, c, conn, target, s)
 			})
+			// The daemon refuses a level by the program's device; without it we do.
+			if s.Level != "" && client.Unreachable(err) {
+				if wrong := client.CheckLevel(s.Level); wrong != nil {
+					return cli.Usagef("%v", wrong)
+				}
+			}
+			return err
 		},
 	}
 	targetFlags(c, &target, "one process, by itself")
 	c.Flags().StringVar(&level, "level", "", "preemption level: auto, 1 or 2")
 	c.Flags().Uint32Var(&threshold, "threshold", 0, "commands that may wait in a queue while others compete")
 	c.Flags().Uint32Var(&batch, "batch", 0, "commands between two notes of completion, at most the threshold")
+	cli.Allow(c, "threshold", fmt.Sprintf("1 to %d", client.MaxThreshold))
+	cli.Allow(c, "batch", "1 to the threshold")
 	return c
 }
 

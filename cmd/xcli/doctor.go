@@ -58,7 +58,7 @@ func (o *options) examine(ctx context.Context) []check {
 	}
 	dir, err := o.runDir()
 	if err != nil {
-		return append(checks, check{Name: "run directory", Detail: err.Error(), next: "export XMSCHED_DIR=/tmp/xmsched-$(id -u)"})
+		return append(checks, check{Name: "run directory", Detail: err.Error(), next: "export XMSCHED_DIR=" + client.OwnDir(os.Geteuid())})
 	}
 	return append(checks, checkDir(dir), checkDaemon(ctx, dir))
 }
@@ -83,14 +83,19 @@ func prescribe(checks []check) (next string, failed bool) {
 	case failed:
 		return next, true
 	case gpu:
-		return "xrun -- COMMAND", false
+		return client.Command("xbench") + " demo", false
 	}
-	return "xrun --sim -- COMMAND", false
+	return client.Command("xbench") + " demo --sim", false
 }
 
 func (o *options) report(w io.Writer, checks []check, next string) error {
 	if o.json {
-		return cli.JSON(w, map[string]any{"checks": checks, "next": next})
+		for _, c := range checks {
+			if err := cli.JSON(w, c); err != nil {
+				return err
+			}
+		}
+		return cli.JSON(w, map[string]string{"next": next})
 	}
 	for _, c := range checks {
 		mark := cli.Paint(w, cli.Green, "ok  ")
@@ -264,7 +269,7 @@ func neededGlibc(path string) (version, error) {
 }
 
 func checkDir(dir string) check {
-	c := check{Name: "run directory", next: "xserver --dir " + dir}
+	c := check{Name: "run directory", next: startDaemon(dir)}
 	info, err := os.Lstat(dir)
 	switch {
 	case errors.Is(err, os.ErrNotExist):
@@ -272,28 +277,59 @@ func checkDir(dir string) check {
 	case err != nil:
 		c.Detail = err.Error()
 	case !info.IsDir():
-		c.Detail, c.next = dir+" is not a directory", "rm "+dir
+		c.Detail, c.next = dir+" is not a directory", "rm "+client.Quote(dir)
 	case info.Mode().Perm()&0o022 != 0:
-		c.Detail, c.next = fmt.Sprintf("%s may be written by others (%v)", dir, info.Mode().Perm()), "chmod 700 "+dir
+		c.Detail, c.next = fmt.Sprintf("%s may be written by others (%v)", dir, info.Mode().Perm()), "chmod go-w "+client.Quote(dir)
+	case client.Enterable(dir) != nil:
+		c.Detail, c.next = client.Enterable(dir).Error(), "export XMSCHED_DIR="+client.OwnDir(os.Geteuid())
 	default:
 		c.OK, c.Detail = true, fmt.Sprintf("%s (%v)", dir, info.Mode().Perm())
 	}
 	return c
 }
 
+// startDaemon is the line that starts a daemon and leaves the shell free.
+func startDaemon(dir string) string {
+	return fmt.Sprintf("%s --dir %s &", client.Command("xserver"), client.Quote(dir))
+}
+
+// remedy is what to type about a daemon that cannot be asked.
+func remedy(err error, dir string) string {
+	var silent *client.SilentError
+	var stranded *client.StrandedError
+	var crowded *client.CrowdedError
+	var denied *client.DeniedError
+	switch {
+	case errors.As(err, &silent) && silent.Stopped:
+		return fmt.Sprintf("kill -CONT %d", silent.PID)
+	case errors.As(err, &silent) && silent.PID != 0:
+		return fmt.Sprintf("kill -9 %d; %s", silent.PID, startDaemon(dir))
+	case errors.As(err, &stranded) && stranded.PID != 0:
+		return fmt.Sprintf("kill %d; sleep 1; %s", stranded.PID, startDaemon(dir))
+	case errors.As(err, &crowded):
+		return "ps -u $(id -u)    # and end some of the programs that use the daemon"
+	case errors.As(err, &denied):
+		own := client.OwnDir(os.Geteuid())
+		return fmt.Sprintf("export XMSCHED_DIR=%s; %s", own, startDaemon(own))
+	}
+	return startDaemon(dir)
+}
+
 func checkDaemon(ctx context.Context, dir string) check {
-	c := check{Name: "daemon", next: fmt.Sprintf("xserver --dir %s &", dir)}
+	c := check{Name: "daemon", next: startDaemon(dir)}
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	conn, err := client.Dial(ctx, dir)
 	if err != nil {
 		c.Detail = err.Error()
+		c.next = remedy(err, dir)
 		return c
 	}
 	defer conn.Close()
 	s, err := conn.Status(ctx)
 	if err != nil {
 		c.Detail = err.Error()
+		c.next = remedy(err, dir)
 		return c
 	}
 	if err := unix.Access(filepath.Join(dir, client.BoardSocket), unix.W_OK); err != nil {

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,15 +54,17 @@ covered. Libraries that a program opens with RTLD_DEEPBIND pass the preload by.`
 				rows = scheduled(tasks)
 				return err
 			})
-			var absent *client.AbsentError
-			if err != nil && !errors.As(err, &absent) {
+			if err != nil && !client.Unreachable(err) {
 				return err
 			}
 			dir, derr := o.runDir()
 			if derr != nil {
 				return derr
 			}
-			rows = append(rows, unscheduled(rows, dir, err == nil)...)
+			rows = append(rows, unscheduled(rows, dir, err)...)
+			if err != nil && len(rows) == 0 {
+				return err // whether anything is scheduled is not known
+			}
 			if werr := o.print(c.OutOrStdout(), rows); werr != nil {
 				return werr
 			}
@@ -83,10 +84,14 @@ func (o *options) print(w io.Writer, rows []row) error {
 		return nil
 	}
 	if len(rows) == 0 {
-		_, err := fmt.Fprintln(w, "no task is scheduled; start one with: xrun -- COMMAND")
+		_, err := fmt.Fprintln(w, nobody())
 		return err
 	}
 	return table(rows).Write(w)
+}
+
+func nobody() string {
+	return "no task is scheduled; start one with: " + client.Command("xrun") + " -- COMMAND"
 }
 
 func table(rows []row) *cli.Table {
@@ -231,15 +236,16 @@ func some(names []string) string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// unscheduled finds programs that use a GPU and are not in rows.
-func unscheduled(rows []row, dir string, daemon bool) []row {
+// unscheduled finds programs that use a GPU and are not in rows; trouble is why
+// the daemon cannot be asked, if so.
+func unscheduled(rows []row, dir string, trouble error) []row {
 	known := map[int]bool{os.Getpid(): true}
 	for _, r := range rows {
 		known[r.PID] = true
 	}
 	var found []row
 	for _, s := range scan(os.Geteuid(), known) {
-		found = append(found, row{PID: s.pid, Name: s.name, UID: s.uid, State: "unscheduled", Why: s.why(dir, daemon)})
+		found = append(found, row{PID: s.pid, Name: s.name, UID: s.uid, State: "unscheduled", Why: s.why(dir, trouble)})
 	}
 	return found
 }

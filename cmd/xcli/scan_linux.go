@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"syscall"
+
+	"xmsched/xserver/client"
 )
 
 // sighting is a process that has to do with a GPU, or with us, as /proc shows
@@ -56,9 +58,10 @@ func scan(uid int, known map[int]bool) []sighting {
 	return found
 }
 
-// why says what keeps it from being scheduled by the daemon of dir, if one is
-// there.
-func (s sighting) why(dir string, daemon bool) string {
+// why says what keeps it from being scheduled by the daemon of dir, or by none
+// because of that trouble.
+func (s sighting) why(dir string, trouble error) string {
+	var absent *client.AbsentError
 	switch {
 	case s.static:
 		return "static binary: nothing can be preloaded"
@@ -72,8 +75,10 @@ func (s sighting) why(dir string, daemon bool) string {
 		return "no call came through the preload: none yet, or the driver was opened with RTLD_DEEPBIND"
 	case s.dir != "" && s.dir != dir:
 		return "belongs to the daemon of " + s.dir
-	case !daemon:
+	case errors.As(trouble, &absent):
 		return "daemon absent"
+	case trouble != nil:
+		return "daemon out of reach"
 	}
 	return "not registered: refused, forked from a process that used CUDA, or just started (see its standard error)"
 }

@@ -47,9 +47,9 @@ func policyCommand(o *options) *cobra.Command {
 			})
 		},
 	}, &cobra.Command{
-		Use: "set NAME", Short: "Change the policy of all devices; hints stay", Args: cobra.ExactArgs(1),
+		Use: "set NAME", Short: "Change the policy of all devices; hints stay", Args: onePolicy,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+			err := o.ask(c, func(ctx context.Context, conn *client.Client) error {
 				name, err := conn.SetPolicy(ctx, args[0])
 				if err != nil {
 					return err
@@ -60,9 +60,21 @@ func policyCommand(o *options) *cobra.Command {
 				_, err = fmt.Fprintf(c.OutOrStdout(), "policy is %s\n", name)
 				return err
 			})
+			// The daemon's word counts, which may know more policies than we do.
+			if _, unknown := compute.PolicyByName(args[0]); unknown != nil && client.Unreachable(err) {
+				return cli.Usagef("unknown policy %q; %s", args[0], client.Allowed(compute.PolicyNames()))
+			}
+			return err
 		},
 	})
 	return c
+}
+
+func onePolicy(_ *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return cli.Usagef("name one policy; %s", client.Allowed(compute.PolicyNames()))
+	}
+	return nil
 }
 
 // hintFlags are the hints as the command line has them.
@@ -107,12 +119,17 @@ func hintCommand(o *options) *cobra.Command {
 	c.Flags().IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d to %d, larger wins", compute.MinPriority, compute.MaxPriority))
 	c.Flags().DurationVar(&f.quantum, "quantum", 0, fmt.Sprintf("length of a turn under RR, %v to %v; 0: the policy's", compute.MinQuantum, compute.MaxQuantum))
 	c.Flags().DurationVar(&f.idleAfter, "idle-after", 0, fmt.Sprintf("keep lower ones out for so long after the last work, %v to %v; 0: the daemon's", compute.MinIdleAfter, compute.MaxIdleAfter))
+	cli.Allow(c, "priority", fmt.Sprintf("%d to %d", compute.MinPriority, compute.MaxPriority))
+	cli.Allow(c, "quantum", fmt.Sprintf("%v to %v, or 0", compute.MinQuantum, compute.MaxQuantum))
+	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v, or 0", compute.MinIdleAfter, compute.MaxIdleAfter))
 	return c
 }
 
 func targetFlags(c *cobra.Command, target *client.Target, process string) {
 	c.Flags().Uint64Var(&target.Task, "task", 0, "the task's number in xcli list")
 	c.Flags().IntVar(&target.PID, "pid", 0, process)
+	cli.Allow(c, "task", "the tasks of "+client.Command("xcli")+" list")
+	cli.Allow(c, "pid", "the pids of "+client.Command("xcli")+" list")
 }
 
 // us is a length of time in JSON.

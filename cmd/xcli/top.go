@@ -49,6 +49,7 @@ func topCommand(o *options) *cobra.Command {
 		},
 	}
 	c.Flags().DurationVar(&interval, "interval", interval, "time between two pictures, 100ms to 1h")
+	cli.Allow(c, "interval", "100ms to 1h")
 	return c
 }
 
@@ -108,7 +109,7 @@ func draw(out *os.File, dir string, interval time.Duration, rows []row) error {
 	var text bytes.Buffer
 	fmt.Fprintf(&text, "xmsched in %s, every %s, %s; q ends\n\n", dir, interval, time.Now().Format(time.TimeOnly))
 	if len(rows) == 0 {
-		text.WriteString("no task is scheduled; start one with: xrun -- COMMAND\n")
+		text.WriteString(nobody() + "\n")
 	} else if err := table(rows).Write(&text); err != nil {
 		return err
 	}

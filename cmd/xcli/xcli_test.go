@@ -12,6 +12,7 @@ import (
 
 	"xmsched/cmd/internal/cli"
 	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
 )
 
 func sampleTasks() []*xserverv1.Task {
@@ -81,12 +82,15 @@ func TestWhyUnscheduled(t *testing.T) {
 		"the daemon of /other": {driver: true, xrun: true, preload: true, agent: true, dir: "/other"},
 		"not registered":       {driver: true, xrun: true, preload: true, agent: true, dir: "/run"},
 	} {
-		if have := s.why("/run", true); !strings.Contains(have, want) {
+		if have := s.why("/run", nil); !strings.Contains(have, want) {
 			t.Errorf("%+v: %q, want %q in it", s, have, want)
 		}
 	}
 	absent := sighting{driver: true, preload: true, agent: true}
-	if have := absent.why("/run", false); have != "daemon absent" {
+	if have := absent.why("/run", &client.AbsentError{}); have != "daemon absent" {
+		t.Errorf("%q", have)
+	}
+	if have := absent.why("/run", &client.SilentError{}); have != "daemon out of reach" {
 		t.Errorf("%q", have)
 	}
 }
@@ -161,9 +165,9 @@ func TestPrescription(t *testing.T) {
 		next   string
 		failed bool
 	}{
-		{"all well", []check{good, good}, "xrun -- COMMAND", false},
-		{"no GPU", []check{noGPU, good}, "xrun --sim -- COMMAND", false},
-		{"another version", []check{good, {Note: true}}, "xrun -- COMMAND", false},
+		{"all well", []check{good, good}, "xbench demo", false},
+		{"no GPU", []check{noGPU, good}, "xbench demo --sim", false},
+		{"another version", []check{good, {Note: true}}, "xbench demo", false},
 		{"broken twice", []check{noGPU, broken, other}, "make build", true},
 	} {
 		if next, failed := prescribe(c.checks); next != c.next || failed != c.failed {
@@ -193,6 +197,9 @@ func TestWithoutDaemon(t *testing.T) {
 		if code != cli.ExitFailure || !strings.Contains(errs.String(), "xserver --dir "+dir) {
 			t.Errorf("%v: exit %d, %q", args, code, errs.String())
 		}
+		if strings.Contains(out.String(), "no task") {
+			t.Errorf("%v claims to know: %q", args, out.String())
+		}
 	}
 }
 
@@ -204,5 +211,66 @@ func TestCase08LevelsByName(t *testing.T) {
 		if code != cli.ExitUsage || !strings.Contains(errs.String(), want) || !strings.Contains(errs.String(), "auto, 1, 2") {
 			t.Errorf("%s: exit %d, %q", level, code, errs.String())
 		}
+	}
+}
+
+// TestRefusedWithoutDaemon holds that what nobody would accept is a usage error,
+// whether a daemon is there or not.
+func TestRefusedWithoutDaemon(t *testing.T) {
+	for line, words := range map[string][]string{
+		"policy set FOO":                   {`"FOO"`, "HPF, RR"},
+		"policy set":                       {"HPF, RR"},
+		"policy set RR HPF":                {"HPF, RR"},
+		"hint --task x --priority 1":       {`--task "x"`, "whole number", "the tasks of"},
+		"hint --task 1 --priority 1.5":     {`--priority "1.5"`, "-255 to 255"},
+		"hint --task 1 --quantum 5":        {`--quantum "5"`, "such as 10ms", "100µs to 10s"},
+		"config --task 1 --threshold 257":  {"threshold 257", "1 to 256"},
+		"config --task 1 --threshold many": {`--threshold "many"`, "1 to 256"},
+		"top --interval x":                 {`--interval "x"`, "100ms to 1h"},
+		"help bogus":                       {`"bogus"`, "list"},
+	} {
+		var out, errs bytes.Buffer
+		code := cli.Run(command(), append(strings.Fields(line), "--dir", t.TempDir()), &out, &errs)
+		if code != cli.ExitUsage {
+			t.Errorf("%s: exit %d, want %d: %s", line, code, cli.ExitUsage, errs.String())
+		}
+		for _, w := range words {
+			if !strings.Contains(errs.String(), w) {
+				t.Errorf("%s: %q does not name %q", line, errs.String(), w)
+			}
+		}
+		if strings.Contains(errs.String(), "strconv") || strings.Contains(errs.String(), "time:") {
+			t.Errorf("%s: %q speaks Go", line, errs.String())
+		}
+	}
+}
+
+// TestDoctorNamesWhatCanBeTyped looks at the remedies for a daemon that cannot be
+// asked.
+func TestDoctorNamesWhatCanBeTyped(t *testing.T) {
+	for want, err := range map[string]error{
+		"kill -CONT 5":                        &client.SilentError{PID: 5, Stopped: true},
+		"kill -9 5; xserver --dir /d &":       &client.SilentError{PID: 5},
+		"kill 5; sleep 1; xserver --dir /d &": &client.StrandedError{PID: 5},
+		"xserver --dir /d &":                  &client.AbsentError{Dir: "/d"},
+	} {
+		if have := remedy(err, "/d"); have != want {
+			t.Errorf("%T: %q, want %q", err, have, want)
+		}
+	}
+}
+
+// TestDoctorAsJSON is one object a line, as everywhere.
+func TestDoctorAsJSON(t *testing.T) {
+	var out bytes.Buffer
+	if err := (&options{json: true}).report(&out, []check{{Name: "a", OK: true}, {Name: "b"}}, "do it"); err != nil {
+		t.Fatal(err)
+	}
+	want := `{"name":"a","ok":true,"detail":""}
+{"name":"b","ok":false,"detail":""}
+{"next":"do it"}
+`
+	if out.String() != want {
+		t.Errorf("got %s, want %s", out.String(), want)
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 // Bounds of the settings.
 const (
-	maxThreshold = 1024 // commands; a hardware queue holds about as many
-	maxName      = 64   // characters that the daemon keeps
+	maxThreshold = client.MaxThreshold
+	maxName      = client.MaxName
 )
 
 // settings is what a program is started with.
@@ -82,8 +82,12 @@ func (s source) text(flag, variable, xsched string) (text, from string) {
 // XSched's. The error is a *cli.UsageError with the value and what is allowed.
 func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (settings, error) {
 	src := source{set, variables(environ)}
-	s := settings{sim: f.sim, requireDaemon: f.requireDaemon || src.env["XMSCHED_REQUIRE_DAEMON"] == "1"}
+	s := settings{sim: f.sim}
 	var err error
+	if s.requireDaemon, err = yes("XMSCHED_REQUIRE_DAEMON", src.env); err != nil {
+		return s, err
+	}
+	s.requireDaemon = s.requireDaemon || f.requireDaemon
 	text, from := src.text("priority", "XMSCHED_PRIORITY", "XSCHED_AUTO_XQUEUE_PRIORITY")
 	if s.priority, err = number("priority", text, from, compute.MinPriority, compute.MaxPriority); err != nil {
 		return s, err
@@ -118,8 +122,20 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 	if s.name, err = name(text, from, command); err != nil {
 		return s, err
 	}
-	s.warnings = meaningless(environ)
+	s.warnings = append(unknown(environ), meaningless(environ)...)
 	return s, nil
+}
+
+// yes reads a variable that is 1 or 0; nothing is 0.
+func yes(variable string, env map[string]string) (bool, error) {
+	switch v := env[variable]; v {
+	case "", "0":
+		return false, nil
+	case "1":
+		return true, nil
+	default:
+		return false, cli.Usagef("%s %q: allowed are 1 and 0", variable, v)
+	}
 }
 
 func number(what, text, from string, low, high int) (int, error) {
@@ -159,13 +175,17 @@ func level(text, from string) (string, error) {
 func name(text, from, command string) (string, error) {
 	if text == "" {
 		text = filepath.Base(command)
-		if r := []rune(text); len(r) > maxName {
-			text = string(r[:maxName])
+		text = strings.Map(printable, strings.ToValidUTF8(text, "?"))
+		if len(text) > maxName {
+			text = strings.ToValidUTF8(text[:maxName], "") // less a rune that was cut
 		}
-		return strings.Map(printable, strings.ToValidUTF8(text, "?")), nil
+		return text, nil
 	}
-	if !utf8.ValidString(text) || strings.Map(printable, text) != text || utf8.RuneCountInString(text) > maxName {
-		return "", cli.Usagef("name %q%s: not at most %d printable characters", text, given(from), maxName)
+	if len(text) > maxName {
+		return "", cli.Usagef("name %q%s: it has %d bytes, allowed are 1 to %d", text, given(from), len(text), maxName)
+	}
+	if !utf8.ValidString(text) || strings.Map(printable, text) != text {
+		return "", cli.Usagef("name %q%s: allowed are printable characters, 1 to %d bytes of them", text, given(from), maxName)
 	}
 	return text, nil
 }
@@ -195,6 +215,33 @@ var instead = map[string]string{
 	"XSCHED_AUTO_XQUEUE": "every queue of a program under xrun is scheduled",
 	"XSCHED_POLICY":      "the policy is the daemon's: xcli policy set NAME",
 	"XSCHED_SCHEDULER":   "the scheduler is always xserver",
+}
+
+// known are the variables of ours that somebody may want to set.
+var known = []string{
+	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_IDLE_AFTER", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME", "XMSCHED_PRIORITY",
+	"XMSCHED_QUANTUM", "XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
+}
+
+// internal are the variables by which our own parts tell each other something.
+var internal = []string{"XMSCHED_SIM_SOCKET", "XMSCHED_TASK", warned}
+
+// unknown warns, in one line, of variables that look like ours and are not.
+func unknown(environ []string) []string {
+	var names []string
+	for _, entry := range environ {
+		name, _, _ := strings.Cut(entry, "=")
+		ours := slices.Contains(known, name) || slices.Contains(internal, name) ||
+			strings.HasPrefix(name, "XMSCHED_TEST_") || strings.HasPrefix(name, "XMSCHED_CONFORMANCE_")
+		if strings.HasPrefix(name, "XMSCHED_") && !ours && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	slices.Sort(names)
+	return []string{strings.Join(names, ", ") + ": not known, and without effect; there are " + strings.Join(known, ", ")}
 }
 
 func meaningless(environ []string) []string {

@@ -15,6 +15,7 @@ import (
 
 	"xmsched/cmd/internal/cli"
 	"xmsched/hal/sim/device"
+	"xmsched/xserver/client"
 )
 
 // simStartTime is how long the simulated device may take to start.
@@ -49,6 +50,22 @@ func simCommand() *cobra.Command {
 	return c
 }
 
+// makeRunDir makes the run directory as the daemon would. Another user's, as that
+// of root's daemon, holds no simulated device for us.
+func makeRunDir(dir string) error {
+	_, err := client.MakeRunDir(dir, false)
+	var foreign *client.ForeignDirError
+	if !errors.As(err, &foreign) && !errors.Is(err, os.ErrPermission) {
+		if err != nil {
+			return fmt.Errorf("make the run directory: %w", err)
+		}
+		return nil
+	}
+	own := client.OwnDir(os.Geteuid())
+	return fmt.Errorf("the simulated GPU lies in the run directory and serves its owner alone, and %w; "+
+		"use a directory of your own, with a daemon of your own: export XMSCHED_DIR=%s; %s --dir %s &", err, own, client.Command("xserver"), own)
+}
+
 // simulated points a program at the simulated device of a run directory, which is
 // started if it does not run.
 func simulated(ctx context.Context, env []string, lib, dir string) ([]string, error) {
@@ -59,8 +76,8 @@ func simulated(ctx context.Context, env []string, lib, dir string) ([]string, er
 	if _, err := os.Stat(filepath.Join(driver, "libcuda.so.1")); err != nil {
 		return nil, fmt.Errorf("the simulated driver is not in %s: run `make build`, or set XMSCHED_LIB to its folder", driver)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the run directory: %w", err)
+	if err := makeRunDir(dir); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, simStartTime)
 	defer cancel()

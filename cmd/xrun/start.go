@@ -39,7 +39,7 @@ func start(c *cobra.Command, s settings, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := judge(c, path); err != nil {
+	if err := judge(c, path, s.requireDaemon); err != nil {
 		return err
 	}
 	env, err := environment(os.Environ(), s, lib)
@@ -74,8 +74,8 @@ func start(c *cobra.Command, s settings, args []string) error {
 
 // judge says what cannot be scheduled: a program for another C library is
 // refused, because it would not start with ours in it; one into which nothing
-// can be loaded is named, and runs.
-func judge(c *cobra.Command, path string) error {
+// can be loaded is named, and runs, unless it must not run unscheduled.
+func judge(c *cobra.Command, path string, must bool) error {
 	b, err := inspect(path)
 	if err != nil {
 		return nil // whoever executes it will say what is wrong
@@ -84,7 +84,11 @@ func judge(c *cobra.Command, path string) error {
 		return fmt.Errorf("%s is built for musl (its interpreter is %s): the preload library needs glibc 2.17 or later; "+
 			"run it without xrun, or in an image with glibc", b.path, b.interpreter)
 	}
-	if why := b.unschedulable(os.Geteuid(), os.Getegid()); why != "" {
+	why := b.unschedulable(os.Geteuid(), os.Getegid())
+	if why != "" && must {
+		return fmt.Errorf("%s cannot be scheduled, and must not run without a daemon (--require-daemon): %s", b.path, why)
+	}
+	if why != "" {
 		warn(c, "%s cannot be scheduled: %s", b.path, why)
 	}
 	return nil

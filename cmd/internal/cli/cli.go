@@ -126,6 +126,12 @@ func prepare(root *cobra.Command) {
 		root.Version = Version
 	}
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
+	root.SetFlagErrorFunc(flagError)
+	if root.HasSubCommands() {
+		help := helpCommand()
+		root.SetHelpCommand(help)
+		root.AddCommand(help)
+	}
 	walk(root, func(c *cobra.Command) {
 		c.PersistentPreRunE = mark(c.PersistentPreRunE)
 		c.PreRunE = mark(c.PreRunE)

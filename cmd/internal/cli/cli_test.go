@@ -76,3 +76,52 @@ func TestJSONIsOneLine(t *testing.T) {
 		t.Errorf("%q", out.String())
 	}
 }
+
+// TestFlagsThatCannotBeRead holds that nobody has to know Go to understand what
+// is wrong with a value.
+func TestFlagsThatCannotBeRead(t *testing.T) {
+	for flag, want := range map[string]string{
+		"--count=x":                       `--count "x" is not a whole number; allowed: 1 to 9`,
+		"--count=1.5":                     `--count "1.5" is not a whole number; allowed: 1 to 9`,
+		"--count=1e30":                    `--count "1e30" is not a whole number; allowed: 1 to 9`,
+		"--id=-1":                         `--id "-1" is not a whole number from 0 on`,
+		"--id=" + strings.Repeat("9", 30): `--id "` + strings.Repeat("9", 30) + `" is out of range`,
+		"--pause=x":                       `--pause "x" is not a length of time such as 10ms`,
+		"--pause=5":                       `--pause "5" is not a length of time such as 10ms`,
+		"--share=half":                    `--share "half" is not a number`,
+		"--quick=maybe":                   `--quick "maybe" is neither true nor false`,
+	} {
+		c := &cobra.Command{Use: "xtool", RunE: func(*cobra.Command, []string) error { return nil }}
+		c.Flags().Int("count", 1, "")
+		c.Flags().Uint64("id", 0, "")
+		c.Flags().Duration("pause", 0, "")
+		c.Flags().Float64("share", 0, "")
+		c.Flags().Bool("quick", false, "")
+		Allow(c, "count", "1 to 9")
+		var out, errs strings.Builder
+		code := Run(c, []string{flag}, &out, &errs)
+		if first, _, _ := strings.Cut(errs.String(), "\n"); code != ExitUsage || first != "xtool: "+want {
+			t.Errorf("%s: exit %d, %q, want %q", flag, code, first, want)
+		}
+	}
+}
+
+func TestHelpOfCommands(t *testing.T) {
+	var out, errs strings.Builder
+	if code := Run(command(nil), []string{"help", "do"}, &out, &errs); code != ExitOK || !strings.Contains(out.String(), "xtool do NAME") {
+		t.Errorf("exit %d, %q, %q", code, out.String(), errs.String())
+	}
+	out.Reset()
+	if code := Run(command(nil), []string{"help"}, &out, &errs); code != ExitOK || !strings.Contains(out.String(), "do") {
+		t.Errorf("exit %d, %q, %q", code, out.String(), errs.String())
+	}
+	for _, args := range [][]string{{"help", "bogus"}, {"help", "do", "bogus"}} {
+		errs.Reset()
+		if code := Run(command(nil), args, &out, &errs); code != ExitUsage || !strings.Contains(errs.String(), "bogus") {
+			t.Errorf("%v: exit %d, %q", args, code, errs.String())
+		}
+	}
+	if !strings.Contains(errs.String(), "unknown command") {
+		t.Errorf("%q", errs.String())
+	}
+}
