@@ -76,6 +76,7 @@ int sim_ctx_begin(struct sim_ctx *c)
     memset(c->blocking, 0, sizeof c->blocking);
     memset(c->blocking_seen, 0, sizeof c->blocking_seen);
     memset(c->waits, 0, sizeof c->waits);
+    memset(c->barred, 0, sizeof c->barred);
     c->legacy = (struct sim_stream){.live = 1, .ctx = c, .ctx_id = r.a, .legacy = true, .id = 1};
     __atomic_store_n(&c->id, r.a, __ATOMIC_RELEASE);
     __atomic_store_n(&c->live, 1, __ATOMIC_RELEASE);

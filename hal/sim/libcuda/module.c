@@ -231,6 +231,8 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *out, CUmodule m, const char *nam
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < m->functions; i++)
         if (!strcmp(m->function[i]->name, name)) {
+            if (!__atomic_exchange_n(&m->function[i]->taken, true, __ATOMIC_RELAXED) && sim_ctx_is(m->ctx, m->ctx_id))
+                sim_ctx_barrier(m->ctx);
             *out = m->function[i];
             return CUDA_SUCCESS;
         }

@@ -116,7 +116,22 @@ static unsigned implied_waits(struct sim_ctx *c, const struct sim_stream *s, uin
         after[0] = c->legacy_last;
         n++;
     }
+    for (unsigned ch = 0; c->barred[s->channel] && ch < SIM_CHANNELS; ch++)
+        if (ch != s->channel && ring_get(c, ch) < c->barrier[ch] && after[ch] < c->barrier[ch]) {
+            n += !after[ch];
+            after[ch] = c->barrier[ch];
+        }
     return n;
+}
+
+void sim_ctx_barrier(struct sim_ctx *c)
+{
+    pthread_mutex_lock(&c->lock);
+    for (unsigned ch = 0; ch < SIM_CHANNELS; ch++) {
+        c->barrier[ch] = c->mem->rings[ch].put;
+        c->barred[ch] = true;
+    }
+    pthread_mutex_unlock(&c->lock);
 }
 
 static void put_implied(struct sim_ctx *c, unsigned channel, const uint64_t after[SIM_CHANNELS])
@@ -126,11 +141,12 @@ static void put_implied(struct sim_ctx *c, unsigned channel, const uint64_t afte
             continue;
         struct sim_entry e = {.command = SIM_AFTER, .a = c->id, .b = ch, .c = after[ch]};
         ring_put(c, channel, &e);
-        if (channel == 0)
+        if (channel == 0 && c->blocking_seen[ch] < after[ch])
             c->blocking_seen[ch] = after[ch];
-        else
+        if (ch == 0 && c->legacy_seen[channel] < after[ch])
             c->legacy_seen[channel] = after[ch];
     }
+    c->barred[channel] = false;
 }
 
 /* A stream with nothing outstanding moves to the emptiest channel, one that may be

@@ -72,6 +72,7 @@ struct sim_function {
     size_t arg_bytes;
     int max_dynamic, carveout, cluster_policy; /* attributes that can be set */
     bool wide_clusters;
+    bool taken; /* some program has its handle: it is on the device */
 };
 
 /* A pool's memory is the process's, in chunks; pool.c knows them. */
@@ -130,6 +131,8 @@ struct sim_ctx {
     uint64_t blocking[SIM_CHANNELS];     /* count behind the last command of a blocking stream */
     uint64_t blocking_seen[SIM_CHANNELS];
     uint64_t waits[SIM_CHANNELS];        /* count behind the last command that may hold the channel */
+    uint64_t barrier[SIM_CHANNELS];      /* counts that whatever comes next has to wait for: sim_ctx_barrier */
+    bool barred[SIM_CHANNELS];           /* a channel does not wait for them yet */
     uint32_t slots_used, slots_free, slots_first;
     struct sim_free_slot *free_slots; /* a ring of SIM_EVENTS: the longest free is used first */
     struct sim_chunk chunks[SIM_CHUNKS];
@@ -210,6 +213,9 @@ bool sim_ctx_flags_ok(unsigned flags);
 int sim_ctx_begin(struct sim_ctx *c); /* CUresult: makes the device's side */
 void sim_ctx_end(struct sim_ctx *c);  /* waits, and takes it down with all that belongs to it */
 int sim_ctx_drain(struct sim_ctx *c); /* waits for all that is in its rings */
+/* Lets all that comes, in whatever stream, wait for all that is there: so the
+ * driver brings code to the device. */
+void sim_ctx_barrier(struct sim_ctx *c);
 
 /* ---- stream.c ---- */
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out);
