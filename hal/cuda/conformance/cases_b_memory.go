@@ -39,6 +39,7 @@ var memoryCases = []testCase{
 	story("pools-and-contexts", poolsAndContexts),
 	story("more-pointer-attributes", morePointerAttributes),
 	memoryNullPointers,
+	memoryDuringCapture,
 }
 
 // region is device memory, with what it must hold.
