@@ -1,5 +1,5 @@
 /* The structures of the driver's memory calls. Names and layouts are the vendor's
- * (CUDA 13.0), checked here by size and by a test against hal/cuda/abi/facts. */
+ * (CUDA 13.0); a test holds them to those of hal/cuda/abi, as far as it has them. */
 #ifndef XM_SIM_CU_MEMORY_H
 #define XM_SIM_CU_MEMORY_H
 
@@ -110,6 +110,7 @@ typedef struct {
 _Static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "descriptions of copies");
 _Static_assert(sizeof(CUmemAccessDesc) == 12 && sizeof(CUmemPoolProps) == 88, "pools");
 _Static_assert(sizeof(CUmemcpyAttributes) == 24 && sizeof(CUmemcpy3DOperand) == 40, "batches");
-_Static_assert(sizeof(CUDA_MEMCPY3D_BATCH_OP) == 112, "batches");
+_Static_assert(sizeof(CUDA_MEMCPY3D_BATCH_OP) == 112 && offsetof(CUDA_MEMCPY3D_BATCH_OP, dst) == 40, "batches");
+_Static_assert(offsetof(CUDA_MEMCPY3D_BATCH_OP, width) == 80 && offsetof(CUDA_MEMCPY3D_BATCH_OP, srcAccessOrder) == 104, "batches");
 
 #endif
