@@ -133,6 +133,15 @@ func prefetches(t *transcript) {
 	t.rangeState("p", p, n)
 	t.rangeState("its first half", p, n/2)
 	t.rangeState("its second half", p+n/2, n/2)
+	t.prefetchPlaces(p, uintptr(s))
+	t.prefetchRefusals(p, n, uintptr(s))
+	t.prefetchBatches(p, uintptr(s))
+	t.must("cuMemFree_v2", p)
+	t.note("freed: %s", t.less(before))
+}
+
+// prefetchPlaces asks where a prefetch can go.
+func (t *transcript) prefetchPlaces(p, s uintptr) {
 	t.section("places")
 	for _, l := range []struct {
 		name string
@@ -144,43 +153,47 @@ func prefetches(t *transcript) {
 		{"node 0", abi.CU_MEM_LOCATION_TYPE_HOST_NUMA, 0}, {"node 999", abi.CU_MEM_LOCATION_TYPE_HOST_NUMA, 999},
 		{"current node", abi.CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT, 0}, {"kind 0", 0, 0}, {"kind 5", 5, 0},
 	} {
-		t.call("cuMemPrefetchAsync_v2", "p, 2 MiB, "+l.name+", 0, s", p, 2<<20, place(l.kind, l.id), 0, uintptr(s))
+		t.call("cuMemPrefetchAsync_v2", "p, 2 MiB, "+l.name+", 0, s", p, 2<<20, place(l.kind, l.id), 0, s)
 		t.rangeState("p", p, 2<<20)
 	}
-	t.call("cuMemPrefetchAsync_v2", "p, 4096, device 0, 1, s", p, 4096, place(abi.CU_MEM_LOCATION_TYPE_DEVICE, 0), 1, uintptr(s))
+	t.call("cuMemPrefetchAsync_v2", "p, 4096, device 0, 1, s", p, 4096, place(abi.CU_MEM_LOCATION_TYPE_DEVICE, 0), 1, s)
+}
+
+func (t *transcript) prefetchRefusals(p, n, s uintptr) {
 	t.section("refused or not")
-	t.call("cuMemPrefetchAsync", "p, 0, 0, s", p, 0, 0, uintptr(s))
-	t.call("cuMemPrefetchAsync", "p, n, 99, s", p, n, 99, uintptr(s))
-	t.call("cuMemPrefetchAsync", "p, n, -2, s", p, n, word(-2), uintptr(s))
-	t.call("cuMemPrefetchAsync", "p + 100, 1000, 0, s", p+100, 1000, 0, uintptr(s))
+	t.call("cuMemPrefetchAsync", "p, 0, 0, s", p, 0, 0, s)
+	t.call("cuMemPrefetchAsync", "p, n, 99, s", p, n, 99, s)
+	t.call("cuMemPrefetchAsync", "p, n, -2, s", p, n, word(-2), s)
+	t.call("cuMemPrefetchAsync", "p + 100, 1000, 0, s", p+100, 1000, 0, s)
 	t.rangeState("the page", p, 4096)
 	t.rangeState("the page behind", p+4096, 4096)
-	t.call("cuMemPrefetchAsync", "beyond the end, s", p+n-4096, 8<<20, 0, uintptr(s))
-	t.call("cuMemPrefetchAsync", "device memory, s", uintptr(t.alloc(4096)), 4096, 0, uintptr(s))
+	t.call("cuMemPrefetchAsync", "beyond the end, s", p+n-4096, 8<<20, 0, s)
+	t.call("cuMemPrefetchAsync", "device memory, s", uintptr(t.alloc(4096)), 4096, 0, s)
 	pinned, _ := t.pinned(4096)
-	t.call("cuMemPrefetchAsync", "pinned, s", pinned, 4096, 0, uintptr(s))
-	t.call("cuMemPrefetchAsync", "pageable, s", mapping(4096), 4096, 0, uintptr(s))
-	t.call("cuMemPrefetchAsync", "0, s", 0, 4096, 0, uintptr(s))
+	t.call("cuMemPrefetchAsync", "pinned, s", pinned, 4096, 0, s)
+	t.call("cuMemPrefetchAsync", "pageable, s", mapping(4096), 4096, 0, s)
+	t.call("cuMemPrefetchAsync", "0, s", 0, 4096, 0, s)
 	t.call("cuMemPrefetchAsync", "p, n, 0, NULL", p, n, 0, 0)
 	t.call("cuMemPrefetchAsync_ptsz", "p, n, 0, NULL", p, n, 0, 0)
 	t.call("cuMemPrefetchAsync_v2_ptsz", "p, n, host, 0, NULL", p, n, place(abi.CU_MEM_LOCATION_TYPE_HOST, 0), 0, 0)
 	t.call("cuCtxSynchronize", "")
+}
+
+func (t *transcript) prefetchBatches(p, s uintptr) {
 	t.section("several at once")
 	pointers, sizes := []uint64{uint64(p), uint64(p) + 8<<20}, []uint64{2 << 20, 4 << 20}
 	places := []abi.CUmemLocation{{Type: abi.CU_MEM_LOCATION_TYPE_DEVICE}, {Type: abi.CU_MEM_LOCATION_TYPE_HOST}}
 	from := []uint64{0, 1}
-	t.call("cuMemPrefetchBatchAsync", "2 ranges, 2 places, 0, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 2, 0, uintptr(s))
-	t.call("cuStreamSynchronize", "s", uintptr(s))
+	t.call("cuMemPrefetchBatchAsync", "2 ranges, 2 places, 0, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 2, 0, s)
+	t.call("cuStreamSynchronize", "s", s)
 	t.rangeState("the first", p, 2<<20)
 	t.rangeState("the second", p+8<<20, 4<<20)
-	t.call("cuMemPrefetchBatchAsync", "2 ranges, 2 places, 1, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 2, 1, uintptr(s))
+	t.call("cuMemPrefetchBatchAsync", "2 ranges, 2 places, 1, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 2, 1, s)
 	t.call("cuMemPrefetchBatchAsync", "2 ranges, 2 places, 0, NULL", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 2, 0, 0)
-	t.call("cuMemPrefetchBatchAsync", "0 ranges, s", ptr(&pointers[0]), ptr(&sizes[0]), 0, ptr(&places[0]), ptr(&from[0]), 2, 0, uintptr(s))
+	t.call("cuMemPrefetchBatchAsync", "0 ranges, s", ptr(&pointers[0]), ptr(&sizes[0]), 0, ptr(&places[0]), ptr(&from[0]), 2, 0, s)
 	from[0] = 1
-	t.call("cuMemPrefetchBatchAsync", "places from the second on, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 1, 0, uintptr(s))
+	t.call("cuMemPrefetchBatchAsync", "places from the second on, s", ptr(&pointers[0]), ptr(&sizes[0]), 2, ptr(&places[0]), ptr(&from[0]), 1, 0, s)
 	t.call("cuCtxSynchronize", "")
-	t.must("cuMemFree_v2", p)
-	t.note("freed: %s", t.less(before))
 }
 
 func advice(t *transcript) {
