@@ -258,9 +258,9 @@ static void forget(struct passage *p)
 
 /* The wait before the first command of the lease just given. False: the command
  * has to ask again, one level lower. */
-static bool put_wait(struct xm_thread *me, struct xm_queue *q)
+static bool put_wait(struct xm_thread *me, struct xm_queue *q, CUdeviceptr at)
 {
-	enum xm_put put = xm_gate_put(me, q);
+	enum xm_put put = xm_gate_put(me, q, at);
 	struct xm_lease *l = xm_lease_now;
 
 	if (put == XM_PUT)
@@ -292,7 +292,7 @@ static void pass_through(uintptr_t key)
 		v = step(me, q, &p);
 		pthread_mutex_unlock(&xm_lock);
 		if (v == GRANTED) {
-			if (!p.wait_at || put_wait(me, q))
+			if (!p.wait_at || put_wait(me, q, p.wait_at))
 				break;
 			continue;
 		}

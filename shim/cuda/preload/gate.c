@@ -40,11 +40,11 @@ static bool waits_are_refused(uintptr_t key, CUresult r)
 	return r == 0 || r == NOT_READY;
 }
 
-enum xm_put xm_gate_put(struct xm_thread *me, struct xm_queue *q)
+enum xm_put xm_gate_put(struct xm_thread *me, struct xm_queue *q, CUdeviceptr at)
 {
 	bool pushed = xm_context_push(me, q->context);
 	struct xm_quiet quiet = xm_quiet_begin();
-	CUresult r = xm_gate_enqueue(q->key, atomic_load_explicit(&q->wait_at, memory_order_relaxed));
+	CUresult r = xm_gate_enqueue(q->key, at);
 	bool refused = r && waits_are_refused(q->key, r);
 
 	xm_quiet_end(quiet);

@@ -38,7 +38,7 @@ enum xm_put {
 
 /* The same for the lease just given on q, whatever is current; finds out why a
  * wait is refused. Calls the driver; no lock held. */
-XM_INTERNAL enum xm_put xm_gate_put(struct xm_thread *me, struct xm_queue *q);
+XM_INTERNAL enum xm_put xm_gate_put(struct xm_thread *me, struct xm_queue *q, CUdeviceptr at);
 
 /* Everything below: xm_lock held. */
 

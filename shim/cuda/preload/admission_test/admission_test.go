@@ -107,8 +107,9 @@ func (p *program) run(t testing.TB, args ...string) []byte {
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.build(t), args...)
-	// The fake driver keeps what it made until the process ends.
-	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=print_stacktrace=1")
+	// The fake driver keeps what it made until the process ends, and allocates in
+	// the handlers that launch.
+	cmd.Env = append(os.Environ(), "ASAN_OPTIONS=detect_leaks=0", "UBSAN_OPTIONS=print_stacktrace=1", "TSAN_OPTIONS=report_signal_unsafe=0")
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("%s %s: %v (%v)\n%s", p.name, strings.Join(args, " "), err, ctx.Err(), errs.Bytes())

@@ -1,0 +1,103 @@
+package doors
+
+import (
+	"bufio"
+	"context"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"xmsched/hal/kernels"
+	"xmsched/hal/sim/simtest"
+)
+
+var gatedRun struct {
+	once sync.Once
+	path string
+}
+
+// suspended runs one case of gated_run on a simulated device of its own.
+func suspended(t *testing.T, name string) {
+	t.Helper()
+	t.Parallel()
+	r, path := onDevice(t)
+	r.output(t, path, name)
+}
+
+// onDevice returns how to run gated_run on a simulated device.
+func onDevice(t *testing.T) (r run, path string) {
+	t.Helper()
+	device := simtest.Start(t)
+	gatedRun.once.Do(func() {
+		source, err := os.ReadFile("../testdata/gated_run.c")
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(built, "gated_run")
+		compile(t, path, string(source), "-Wall", "-Wextra", "-Werror", filepath.Join(simtest.Root(t), "lib", "sim", "libcuda.so.1"), "-ldl", "-lpthread")
+		gatedRun.path = path
+	})
+	ptx := filepath.Join(t.TempDir(), "kernels.ptx")
+	if err := os.WriteFile(ptx, kernels.PTX(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return run{driver: "-", env: append(device, "XM_PTX="+ptx, "XMSCHED_LIB="+governed(t))}, gatedRun.path
+}
+
+// Each of these runs a program whose gate is closed for a while, and looks at
+// the order, bytes and results that it sees; the comments are in gated_run.c.
+func TestCase09LegacyStreamScheduled(t *testing.T)       { suspended(t, "legacy") }
+func TestCase11SynchronousCallsInOrder(t *testing.T)     { suspended(t, "synchronous") }
+func TestCase12AsynchronousCallsInOrder(t *testing.T)    { suspended(t, "asynchronous") }
+func TestCase13PageableCopyHasTheBytes(t *testing.T)     { suspended(t, "pageable") }
+func TestCase14PoolMemory(t *testing.T)                  { suspended(t, "pools") }
+func TestCase15QueriesTellTheEnd(t *testing.T)           { suspended(t, "queries") }
+func TestCase16BadLaunchesWhileGated(t *testing.T)       { suspended(t, "bad_launches") }
+func TestCase17CaptureAtClosedGate(t *testing.T)         { suspended(t, "capture") }
+func TestCase18StreamsThatWaitForEachOther(t *testing.T) { suspended(t, "crossing") }
+func TestCase19FreeBehindSuspendedQueue(t *testing.T)    { suspended(t, "blocked") }
+
+// TestCase19BlockedCallsGoOnWithoutDaemon: threads that wait inside the driver
+// for a closed gate go on when the daemon hangs, and when it has gone and closed
+// the gate as its last deed.
+func TestCase19BlockedCallsGoOnWithoutDaemon(t *testing.T) {
+	for _, name := range []string{"blocked_hung", "blocked_gone"} {
+		t.Run(name, func(t *testing.T) { suspended(t, name) })
+	}
+}
+
+// TestLeavingAtClosedGate: a program that ends is held by nobody.
+func TestLeavingAtClosedGate(t *testing.T) {
+	for _, name := range []string{"leaves", "leaves_late"} {
+		t.Run(name, func(t *testing.T) { suspended(t, name) })
+	}
+}
+
+// TestContextDestroyedAtClosedGate: who waits for its turn inside the driver is
+// not told idle.
+func TestContextDestroyedAtClosedGate(t *testing.T) { suspended(t, "context_goes") }
+
+// TestKilledAtClosedGate: the device serves the next program as before.
+func TestKilledAtClosedGate(t *testing.T) {
+	t.Parallel()
+	r, path := onDevice(t)
+	for range 3 {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		cmd := r.command(ctx, path, "killed")
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if line, err := bufio.NewReader(out).ReadString('\n'); err != nil || line != "held\n" {
+			t.Fatalf("%q: %v", line, err)
+		}
+		cancel() // kills it
+		_ = cmd.Wait()
+		r.output(t, path, "legacy")
+	}
+}
