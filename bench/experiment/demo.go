@@ -29,14 +29,13 @@ type DemoPhase struct {
 	Level          int     // at which the background was governed under xmsched
 }
 
-// DefaultDemo gives a load that shows on both kinds of device what the first
-// level can do. Level 1 closes the background's admission; what it has queued
-// by then still shares the device. So the requests come in bursts, as tokens of
-// a language model do, and the background is bounded to 2 kernels of 1 ms.
+// DefaultDemo gives a load that shows on both kinds of device what the highest
+// level of the device can do. The requests come in bursts, as tokens of a
+// language model do; the first of a burst finds the background running.
 func DefaultDemo(quick bool) Demo {
 	d := Demo{
 		Requests: Requests{RequestUS: 1000, Kernels: 1, Count: 1200, GapUS: 50, Burst: 300, PauseUS: 300_000, Priority: 10},
-		Load:     Load{Programs: 1, KernelUS: 1000, InFlight: 16, Threshold: 2, Batch: 1},
+		Load:     Load{Programs: 1, KernelUS: 1000, InFlight: 16},
 		Alone:    2 * time.Second,
 	}
 	if quick {

@@ -231,14 +231,14 @@ func (l *Lab) launchOnce(ctx context.Context, e Launch, args []string, u *Under)
 		if err := l.awaitTasks(ctx, c.Pid()); err != nil {
 			return nil, err
 		}
-		if u.Level != LevelAuto {
-			if _, err := l.effective(ctx, c.Pid(), u.Level); err != nil {
-				return nil, err
-			}
-		}
 	}
 	if err := c.Begin(); err != nil {
 		return nil, err
+	}
+	if u != nil && u.Level != LevelAuto {
+		if _, err := l.effective(ctx, c.Pid(), u.Level); err != nil {
+			return nil, err
+		}
 	}
 	if _, err := c.Await(ctx, "done"); err != nil {
 		return nil, err

@@ -73,13 +73,14 @@ func (e *LevelError) Error() string {
 	return fmt.Sprintf("asked for level %d, but the daemon governs the program at %d%s: ask for --level %d or auto", int(e.Asked), e.Got, why, e.Got)
 }
 
-// levelTimeout is how long a program may take to find out what it can do: it
-// does at its first context, so this only bounds one that never says.
+// levelTimeout is how long a program that launches may take to find out what it
+// can do; it does at one of its first commands.
 const levelTimeout = 2 * time.Second
 
 // effective asks the daemon for the level at which it governs a process on the
 // lab's device, which is what a row says. One that differs from what was asked
-// for is an error: the row would not be what its reader takes it for.
+// for is an error: the row would not be what its reader takes it for. The
+// process must have begun to launch.
 func (l *Lab) effective(ctx context.Context, pid int, asked Level) (int, error) {
 	c, err := client.Dial(ctx, l.RunDir())
 	if err != nil {

@@ -229,11 +229,6 @@ func (l *Lab) begin(ctx context.Context, mode string, asked Level, fg *Child, ba
 		if err := l.awaitTasks(ctx, pids...); err != nil {
 			return 0, err
 		}
-		for _, b := range backgrounds {
-			if level, err = l.effective(ctx, b.child.Pid(), asked); err != nil {
-				return 0, err
-			}
-		}
 	}
 	for _, b := range backgrounds {
 		if err := b.child.Begin(); err != nil {
@@ -242,6 +237,12 @@ func (l *Lab) begin(ctx context.Context, mode string, asked Level, fg *Child, ba
 	}
 	for _, b := range backgrounds {
 		if err := b.running(ctx); err != nil {
+			return 0, err
+		}
+		if mode != rows.ModeXmsched {
+			continue
+		}
+		if level, err = l.effective(ctx, b.child.Pid(), asked); err != nil {
 			return 0, err
 		}
 	}

@@ -89,7 +89,7 @@ func (l *Lab) preempt(ctx context.Context, p Preempt, level Level, us, perUS flo
 	if err := l.Daemon(ctx); err != nil {
 		return rows.Row{}, err
 	}
-	chain, inForce, wordsFD, err := l.startChain(ctx, p, level, us, perUS)
+	chain, wordsFD, err := l.startChain(ctx, p, level, us, perUS)
 	if err != nil {
 		return rows.Row{}, err
 	}
@@ -106,6 +106,13 @@ func (l *Lab) preempt(ctx context.Context, p Preempt, level Level, us, perUS flo
 	}
 	defer observer.Kill()
 	if _, err := observer.Await(ctx, workloads.KindReady); err != nil {
+		return rows.Row{}, err
+	}
+	if err := chain.Begin(); err != nil {
+		return rows.Row{}, err
+	}
+	inForce, err := l.effective(ctx, chain.Pid(), level)
+	if err != nil {
 		return rows.Row{}, err
 	}
 	stops, err := watchStops(ctx, pulses, chain, pulser, observer)
@@ -145,11 +152,11 @@ func (p pulses) length() time.Duration {
 	return time.Duration(p.count) * (p.hold + p.rest + p.spread)
 }
 
-func (l *Lab) startChain(ctx context.Context, p Preempt, level Level, us, perUS float64) (c *Child, inForce, wordsFD int, err error) {
+func (l *Lab) startChain(ctx context.Context, p Preempt, level Level, us, perUS float64) (c *Child, wordsFD int, err error) {
 	u := &Under{Name: "background", Level: level, Threshold: p.Threshold, Batch: p.Batch}
 	c, err = l.startWork("chain", u, "chain", "--iterations", iterations(us, perUS), "--in-flight", strconv.Itoa(p.InFlight))
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
 	defer func() {
 		if err != nil {
@@ -158,17 +165,16 @@ func (l *Lab) startChain(ctx context.Context, p Preempt, level Level, us, perUS 
 	}()
 	e, err := c.Await(ctx, workloads.KindReady)
 	if err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
 	var ready workloads.Event
 	if err := e.Into(&ready); err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
 	if err := l.awaitTasks(ctx, c.Pid()); err != nil {
-		return nil, 0, 0, err
+		return nil, 0, err
 	}
-	inForce, err = l.effective(ctx, c.Pid(), level)
-	return c, inForce, ready.WordsFD, err
+	return c, ready.WordsFD, nil
 }
 
 func (l *Lab) startPulser(ctx context.Context, p pulses) (*Child, error) {
@@ -185,12 +191,9 @@ func (l *Lab) startPulser(ctx context.Context, p pulses) (*Child, error) {
 	return c, nil
 }
 
-// watchStops lets the chain run, then the pulses beside it, and gives what the
-// observer saw of them.
+// watchStops lets the pulses begin beside the chain, which runs, and gives what
+// the observer saw of them.
 func watchStops(ctx context.Context, p pulses, chain, pulser, observer *Child) (*workloads.Stops, error) {
-	if err := chain.Begin(); err != nil {
-		return nil, err
-	}
 	if err := observer.Begin(); err != nil {
 		return nil, err
 	}
@@ -277,6 +280,7 @@ func stopMetrics(s *workloads.Stops) (rows.Metrics, error) {
 		"stop_p99_over_us": stop.P99 - kernel,
 		"resume_p50_us":    resume.P50 - kernel, "resume_p99_us": resume.P99 - kernel,
 		"kernel_p50_us": kernel, "unstopped_count": float64(unstopped), "idle_count": float64(s.Idle),
+		"observer_gap_max_us": s.GapUS,
 	}, nil
 }
 

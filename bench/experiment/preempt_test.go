@@ -12,7 +12,7 @@ import (
 func TestStopMetrics(t *testing.T) {
 	s := &workloads.Stops{
 		StopUS: []float64{0, 40, 90, 110}, HoldUS: []float64{400, 400, 400, 250}, ResumeUS: []float64{120, 130, 140, 150},
-		IntervalUS: []float64{99, 101, 100, 300, 98}, Idle: 2,
+		IntervalUS: []float64{99, 101, 100, 300, 98}, Idle: 2, GapUS: 7,
 	}
 	m, err := stopMetrics(s)
 	if err != nil {
@@ -20,7 +20,7 @@ func TestStopMetrics(t *testing.T) {
 	}
 	for name, want := range map[string]float64{
 		"stop_p50_us": 40, "stop_p99_us": 110, "stop_max_us": 110, "stop_p99_over_us": 10,
-		"resume_p50_us": 30, "resume_p99_us": 50, "kernel_p50_us": 100, "unstopped_count": 1, "idle_count": 2,
+		"resume_p50_us": 30, "resume_p99_us": 50, "kernel_p50_us": 100, "unstopped_count": 1, "idle_count": 2, "observer_gap_max_us": 7,
 	} {
 		if m[name] != want {
 			t.Errorf("%s is %v, want %v", name, m[name], want)

@@ -239,6 +239,7 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 		if err := t.lab.awaitTasks(ctx, llm.Pid(), train.Pid()); err != nil {
 			return rows.Row{}, err
 		}
+		// Both are warm: they have launched.
 		if level, err = t.lab.effective(ctx, train.Pid(), t.p.Level); err != nil {
 			return rows.Row{}, err
 		}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -103,9 +104,12 @@ func sectionOf(b *board.Board, uuid string) (board.Device, error) {
 	return board.Device{}, fmt.Errorf("the board has no section for %s", uuid)
 }
 
-// observe looks until the end of the run. The order in a round does not matter:
-// it is some 100 ns, and a kernel that ended just before the gate closed and is
-// seen just after counts as a stop of that length.
+// observe looks until the end of the run. A look takes some 100 ns, unless the
+// kernel takes the core away; the longest pause is in the result.
+//
+// When a kernel is seen to have ended, the gate is read again: it is taken to
+// have opened, or closed, before. Between two looks a kernel ends after an
+// opening because of it, and a stop is never made shorter.
 func observe(st Steering, device board.Device, words *words) (*Stops, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -114,22 +118,31 @@ func observe(st Steering, device board.Device, words *words) (*Stops, error) {
 		next-- // it is still on its way
 	}
 	log := newStopLog(device.Gate().Open())
+	began, last, gap := time.Now(), int64(0), int64(0)
 	for n := 0; n&0xfff != 0 || st.Context.Err() == nil; n++ {
-		if open := device.Gate().Open(); open != log.open {
-			log.gate(open, MonotonicNS())
+		at := time.Since(began).Nanoseconds() + 1
+		gap, last = max(gap, at-last), at
+		open := device.Gate().Open()
+		v := words.load(next)
+		if v != 0 {
+			open = device.Gate().Open()
+		}
+		if open != log.open {
+			log.gate(open, at)
 		}
 		if n&0xfff == 0 && words.launched() > next+wordSlots/2 {
 			return nil, errors.New("kernels end faster than they are looked at: is the machine short of cores?")
 		}
-		v := words.load(next)
 		if v == 0 {
 			continue
 		}
-		log.ended(MonotonicNS())
 		if v != want {
 			return nil, fmt.Errorf("kernel %d wrote %#x, want %#x", next, v, want)
 		}
+		log.ended(at)
 		next++
 	}
-	return log.result(), nil
+	stops := log.result()
+	stops.GapUS = float64(gap) / 1e3
+	return stops, nil
 }

@@ -16,12 +16,14 @@ type Stops struct {
 	// Idle counts the closings that found no kernel ended since the gate was
 	// last opened; they are not in StopUS, for nothing ran that could be stopped.
 	Idle int `json:"idle"`
+	// GapUS is the longest time between two looks of the observer.
+	GapUS float64 `json:"gap_us"`
 }
 
 const maxIntervals = 20_000
 
-// stopLog makes stops of what is seen, in the order of time (CLOCK_MONOTONIC,
-// ns). It allocates nothing while it looks.
+// stopLog makes stops of what is seen, in the order of time (ns from
+// anywhere, above 0). It allocates nothing while it looks.
 type stopLog struct {
 	open     bool
 	running  bool  // a kernel ended since the gate opened

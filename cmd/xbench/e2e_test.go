@@ -193,18 +193,18 @@ func TestP99(t *testing.T) {
 	dir := t.TempDir()
 	out := xbench(t, "p99", "--sim", "--json", "--results", dir, "--plot", filepath.Join(dir, "p99"),
 		"--request-us", "2000", "--count", "120", "--gap-us", "50", "--burst", "60", "--pause-us", "100000",
-		"--background-us", "2000", "--threshold", "2", "--batch", "1", "--backgrounds", "2", "--rounds", "2", "--level", "1")
+		"--background-us", "2000", "--backgrounds", "2", "--rounds", "2", "--level", "2")
 	r := measured(t, out)
 	better(t, r)
 	ours := byMode(t, r, rows.ModeXmsched)
-	if ours.N != 120 || ours.Params["level"] != 1.0 || ours.Params["backgrounds"] != 2.0 {
+	if ours.N != 120 || ours.Params["level"] != 2.0 || ours.Params["backgrounds"] != 2.0 {
 		t.Errorf("row %+v", ours)
 	}
-	// Two kernels of each background run on; then the rest of the burst is alone.
-	if n := ours.Metrics["gated_count"]; n < 40 || n > 116 {
+	// A kernel of each background runs on; then the rest of the burst is alone.
+	if n := ours.Metrics["gated_count"]; n < 40 || n > 118 {
 		t.Errorf("%v of 120 requests were gated, want most of the bursts", n)
 	}
-	if ratio := ours.Metrics["gated_p50_us"] / byMode(t, r, rows.ModeAlone).Metrics["p50_us"]; ratio > 1.5 {
+	if ratio := ours.Metrics["gated_p50_us"] / byMode(t, r, rows.ModeAlone).Metrics["p50_us"]; ratio > 2 {
 		t.Errorf("half of the gated requests take %v times what they take alone", ratio)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "p99-*.jsonl"))
@@ -256,22 +256,6 @@ func TestDecision(t *testing.T) {
 	}
 	if m["daemon_idle_pct"] > 10 {
 		t.Errorf("the daemon takes %v %% of a core while nothing changes", m["daemon_idle_pct"])
-	}
-	left(t)
-}
-
-// At Level 1 the queued kernels run on, up to the bound; how many is the bound's affair.
-func TestPreempt(t *testing.T) {
-	r := measured(t, xbench(t, "preempt", "--sim", "--json", "--level", "1", "--kernel-us", "3000", "--closings", "12"))
-	m := r[0].Metrics
-	if r[0].Row != "preempt" || r[0].Params["level"] != 1.0 || r[0].N < 6 {
-		t.Fatalf("row %+v", r[0])
-	}
-	if m["kernel_p50_us"] < 2500 || m["kernel_p50_us"] > 10_000 {
-		t.Errorf("kernels of 3000 us end every %v us", m["kernel_p50_us"])
-	}
-	if m["stop_p50_us"] < 2*m["kernel_p50_us"] {
-		t.Errorf("it stopped after %v us, though kernels of %v us were queued", m["stop_p50_us"], m["kernel_p50_us"])
 	}
 	left(t)
 }

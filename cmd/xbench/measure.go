@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -79,53 +78,5 @@ difference of the two). Differences are medians of those of neighbours in time.`
 	c.flags(cmd)
 	cmd.Flags().IntVar(&e.InitPairs, "init-pairs", 11, "pairs of processes that initialise CUDA")
 	cmd.Flags().IntVar(&e.PlainPairs, "plain-pairs", 400, "rounds of processes that do not use CUDA")
-	return cmd
-}
-
-func pytorchCommand() *cobra.Command {
-	var c common
-	var e experiment.PyTorch
-	var level string
-	cmd := &cobra.Command{
-		Use:   "pytorch",
-		Short: "Unmodified PyTorch: a language model's decode beside a training",
-		Long: `Measures the row pytorch: a Llama-shaped decode and a ResNet-152 training, each
-alone (twice, which must be identical), both without us, and both under xmsched.
-"identical" is 1 when tokens and losses are those of the repeated runs alone;
-train_ratio is what the training got of what it gets alone.
-Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
-		Example: "  xbench pytorch --layers 16 --batch 128 --seconds 15",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var err error
-			if e.Level, err = experiment.ParseLevel(level); err != nil {
-				return cli.Usagef("%v", err)
-			}
-			if err := e.Validate(); err != nil {
-				return cli.Usagef("%v", err)
-			}
-			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				if lab.Facts.Simulated {
-					return errors.New("the simulated GPU cannot run PyTorch's kernels: this row needs a real one")
-				}
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunPyTorch(ctx, e, p.report)
-				p.done()
-				// What was measured before a failure is kept: a run takes minutes.
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"level", "layers", "batch"}, []string{
-					"llm_p50_ms", "llm_p99_ms", "llm_p99_ratio", "llm_tokens_per_s", "train_img_per_s", "train_ratio", "identical",
-				}))
-			})
-		},
-	}
-	c.flags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&e.Python, "python", "python3", "interpreter")
-	f.Float64Var(&e.Seconds, "seconds", 15, "length of each measured part, in s")
-	f.IntVar(&e.Layers, "layers", 32, "layers of the language model")
-	f.IntVar(&e.Batch, "batch", 256, "images of a training step")
-	f.IntVar(&e.Priority, "priority", 10, "priority of the decode under xmsched, -255 to 255")
-	f.StringVar(&level, "level", "auto", "preemption level under xmsched: auto, 1 or 2")
-	f.StringSliceVar(&e.Modes, "modes", []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched}, "modes to measure; alone must be the first")
 	return cmd
 }

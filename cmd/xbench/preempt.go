@@ -30,6 +30,7 @@ resume_*       from the opening until the next kernel began (its end, less the l
 kernel_p50     median time between the ends of two kernels while the gate is open
 unstopped      closings after which kernels may still have been running when the
                gate opened again; idle: closings that found nothing running
+observer_gap   longest time between two looks of the observer: no stop is known better
 
 At Level 1 all that is queued runs on, up to the bound; at Level 2 one kernel.`,
 		Example: "  xbench preempt --level 2 --kernel-us 10,100,1000,10000\n  xbench preempt --sim --level 1,2 --kernel-us 2000 --closings 50",
@@ -48,7 +49,7 @@ At Level 1 all that is queued runs on, up to the bound; at Level 2 one kernel.`,
 				p.done()
 				// What was measured before a failure is kept.
 				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"level", "kernel_us"}, []string{
-					"stop_p50_us", "stop_p99_us", "stop_p99_over_us", "resume_p50_us", "resume_p99_us", "kernel_p50_us", "unstopped_count", "idle_count",
+					"stop_p50_us", "stop_p99_us", "stop_p99_over_us", "resume_p50_us", "resume_p99_us", "kernel_p50_us", "unstopped_count", "idle_count", "observer_gap_max_us",
 				}))
 			})
 		},
