@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"xmsched/hal/sim/simtest"
 )
 
 // declaration is a line of facts/declarations.json.
@@ -168,16 +170,6 @@ int main(void)
 }
 `
 
-// governed is the folder of an agent that governs its program by itself.
-func governed(t *testing.T) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := os.Symlink(host("libgovernor.so"), filepath.Join(dir, "libxagent.so")); err != nil {
-		t.Fatal(err)
-	}
-	return dir
-}
-
 func compile(t *testing.T, out, source string, args ...string) {
 	t.Helper()
 	file := out + ".c"
@@ -210,7 +202,12 @@ func TestCase12EveryCommandBehindItsGate(t *testing.T) {
 	library := filepath.Join(dir, "libcuda.so.1")
 	compile(t, library, driver, "-w", "-fPIC", "-shared", "-Wl,-soname,libcuda.so.1", "-Wl,-Bsymbolic")
 	compile(t, filepath.Join(dir, "calls"), program+"}\n", "-w", library, "-ldl")
-	out, _ := run{driver: "-", env: []string{"LD_LIBRARY_PATH=" + dir, "XMSCHED_LIB=" + governed(t)}}.output(t, filepath.Join(dir, "calls"))
+	simtest.Library(t)
+	governor, err := gated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, _ := run{driver: "-", env: []string{"LD_LIBRARY_PATH=" + dir, "XMSCHED_LIB=" + governor}}.output(t, filepath.Join(dir, "calls"))
 	got := lines(out)
 	if len(got) != 5*len(all) {
 		t.Fatalf("%d calls of %d", len(got), 5*len(all))

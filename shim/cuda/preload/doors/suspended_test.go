@@ -13,10 +13,10 @@ import (
 	"xmsched/hal/sim/simtest"
 )
 
-var gatedRun struct {
-	once sync.Once
-	path string
-}
+// gated builds gated_run and its agent, which governs it, and returns their folder.
+var gated = sync.OnceValues(func() (string, error) {
+	return filepath.Join(built, "gated"), build("gated")
+})
 
 // suspended runs one case of gated_run on a simulated device of its own.
 func suspended(t *testing.T, name string) {
@@ -29,21 +29,16 @@ func suspended(t *testing.T, name string) {
 // onDevice returns how to run gated_run on a simulated device.
 func onDevice(t *testing.T) (r run, path string) {
 	t.Helper()
-	device := simtest.Start(t)
-	gatedRun.once.Do(func() {
-		source, err := os.ReadFile("../testdata/gated_run.c")
-		if err != nil {
-			t.Fatal(err)
-		}
-		path := filepath.Join(built, "gated_run")
-		compile(t, path, string(source), "-Wall", "-Wextra", "-Werror", filepath.Join(simtest.Root(t), "lib", "sim", "libcuda.so.1"), "-ldl", "-lpthread")
-		gatedRun.path = path
-	})
+	device := simtest.Start(t) // and the driver that it is linked to
+	folder, err := gated()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ptx := filepath.Join(t.TempDir(), "kernels.ptx")
 	if err := os.WriteFile(ptx, kernels.PTX(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return run{driver: "-", env: append(device, "XM_PTX="+ptx, "XMSCHED_LIB="+governed(t))}, gatedRun.path
+	return run{driver: "-", env: append(device, "XM_PTX="+ptx, "XMSCHED_LIB="+folder)}, filepath.Join(folder, "gated_run")
 }
 
 // Each of these runs a program whose gate is closed for a while, and looks at

@@ -1,4 +1,4 @@
-/* gated_run CASE: what a program sees while its gate is closed, on a device that
+/* gated_run CASE, or nothing for the list: what a program sees while its gate is closed, on a device that
  * runs kernels (the simulated one, or a real one), with libgovernor.c as its
  * agent. Prints nothing; exits 1 with a line when something is wrong.
  *
@@ -95,6 +95,15 @@ static CUresult launch_fill(CUdeviceptr at, unsigned value, CUstream s)
     void *args[] = {&at, &value, &n};
 
     return cuLaunchKernel(fill, N / 128, 1, 1, 128, 1, 1, 0, s, args, NULL);
+}
+
+/* Some milliseconds. */
+static CUresult launch_spin(CUstream s)
+{
+    unsigned long long out = 0, iterations = 330 * 5000;
+    void *args[] = {&out, &iterations};
+
+    return cuLaunchKernel(spin, 132, 1, 1, 128, 1, 1, 0, s, args, NULL);
 }
 
 static void holds(CUdeviceptr at, unsigned value)
@@ -433,7 +442,10 @@ static void blocked_calls(void (*opens)(void))
 
     CHECK(cuMemAlloc_v2(&other, 4 * N));
     gate(false);
-    CHECK(launch_increment(stream, false));
+    for (int i = 0; i < 8; i++) { /* so that not all of it slips through at once */
+        CHECK(launch_spin(stream));
+        CHECK(launch_increment(stream, false));
+    }
     struct call calls[] = {{.function = free_it, .at = other},
                            {.function = load_and_unload},
                            {.function = make_context},
@@ -447,7 +459,7 @@ static void blocked_calls(void (*opens)(void))
     opens();
     for (int i = 0; i < 5; i++)
         ends(&calls[i]);
-    holds(data, 1);
+    holds(data, 8);
 }
 
 static void daemon_opens(void)
@@ -460,11 +472,21 @@ static void daemon_hangs(void)
     hang(true);
 }
 
-/* Its last word is one more closed gate. */
+static void *close_again(void *unused)
+{
+    for (;; usleep(5 * MS))
+        gate(false);
+    return unused;
+}
+
+/* And it does not know it yet: it goes on closing the gate. */
 static void daemon_goes(void)
 {
+    pthread_t t;
+
+    TRUE(pthread_create(&t, NULL, close_again, NULL) == 0);
+    usleep(20 * MS);
     detach();
-    gate(false);
 }
 
 static void blocked(void)
@@ -480,13 +502,6 @@ static void blocked_hung(void)
 static void blocked_gone(void)
 {
     blocked_calls(daemon_goes);
-}
-
-static void *close_again(void *unused)
-{
-    for (;; usleep(20 * MS))
-        gate(false);
-    return unused;
 }
 
 /* A program that ends with work behind a closed gate, which the daemon keeps closing. */
@@ -569,6 +584,10 @@ static const struct {
 
 int main(int argc, char **argv)
 {
+    for (size_t i = 0; argc == 1 && i < sizeof cases / sizeof *cases; i++)
+        puts(cases[i].name);
+    if (argc == 1)
+        return 0;
     alarm(60);
     if (argc == 2 && strcmp(argv[1], "leaves_late") == 0)
         atexit(last_words);
