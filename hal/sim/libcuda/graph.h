@@ -111,6 +111,7 @@ bool sim_work_waits(const struct sim_work *w); /* may hold its stream */
 /* Precondition of all of these: sim_graph_lock is held. */
 struct sim_graph *sim_graph_make(void);
 void sim_graph_drop(struct sim_graph *g);
+void sim_node_drop(struct sim_node *n); /* the caller takes it out of its graph */
 struct sim_graph *sim_graph_copy(const struct sim_graph *g);
 /* Takes the work over on success. NULL: no memory. */
 struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_work *w, struct sim_node *const *before, size_t n);

@@ -106,6 +106,8 @@ static int allocate(CUdeviceptr *out, size_t n, bool any_pool, struct sim_pool *
         return rc;
     if (!out || !n || (!any_pool && !sim_pool_ok(p)))
         return CUDA_ERROR_INVALID_VALUE;
+    if (sim_capturing(s))
+        return sim_unsupported("cuMemAllocAsync in a capture");
     pthread_mutex_lock(&pool_lock);
     if (any_pool)
         rc = sim_pool_current(&p);
