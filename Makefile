@@ -113,7 +113,7 @@ install: build ## into $(DESTDIR)$(PREFIX)/bin and .../lib/xmsched
 	install -m 755 $(PROGRAMS:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 lib/libxmsched.so lib/libxagent.so '$(DESTDIR)$(PREFIX)/lib/xmsched'
 	install -m 755 lib/sim/libcuda.so.1 '$(DESTDIR)$(PREFIX)/lib/xmsched/sim'
-	install -m 755 lib/bench/launchloop '$(DESTDIR)$(PREFIX)/lib/xmsched/bench'
+	install -m 755 lib/bench/launchloop lib/bench/empty.so '$(DESTDIR)$(PREFIX)/lib/xmsched/bench'
 
 uninstall: ## take away what install put there
 	rm -f $(PROGRAMS:%='$(DESTDIR)$(PREFIX)/bin/%')

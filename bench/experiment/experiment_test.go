@@ -204,3 +204,14 @@ func TestPrivateDirLeavesRoomForSockets(t *testing.T) {
 		t.Errorf("the socket's path has %d bytes", n)
 	}
 }
+
+func TestPairWakes(t *testing.T) {
+	// The second write came while the waiter still slept, the last one after its end.
+	got := pairWakes([]int64{1000, 5000, 6000, 20000}, []int64{900, 3000, 9000})
+	if want := []float64{2, 4, 3}; !slices.Equal(got, want) {
+		t.Errorf("pairWakes gives %v, want %v", got, want)
+	}
+	if got := pairWakes([]int64{1000}, nil); len(got) != 0 {
+		t.Errorf("pairWakes without a return gives %v", got)
+	}
+}

@@ -45,11 +45,30 @@ func (l *Lab) wakes(ctx context.Context, n int) ([]float64, error) {
 	if err := edgeTimes(ctx, waiter, &woken); err != nil {
 		return nil, err
 	}
-	us, err := pairEdges(rung.AtNS, woken.AtNS)
-	if err != nil {
-		return nil, fmt.Errorf("floor: %w", err)
+	us := pairWakes(rung.AtNS, woken.AtNS)
+	if len(us) == 0 {
+		return nil, errors.New("floor: no wake-up was seen")
 	}
 	return us, nil
+}
+
+// pairWakes gives the time from each write to the first return after it. Unlike
+// an edge, a write may find the waiter still asleep from the one before: then
+// one return answers both, and each has its own time. A write after the last
+// return has none.
+func pairWakes(rung, woken []int64) []float64 {
+	var us []float64
+	j := 0
+	for _, at := range rung {
+		for j < len(woken) && woken[j] < at {
+			j++
+		}
+		if j == len(woken) {
+			break
+		}
+		us = append(us, float64(woken[j]-at)/1e3)
+	}
+	return us
 }
 
 func (l *Lab) wakeEnd(ctx context.Context, bell *os.File, n int, ring bool) (*Child, error) {
