@@ -119,6 +119,35 @@ struct sim_node *sim_graph_add(struct sim_graph *g, struct sim_work *w, struct s
  * as can be; NULL: no memory, or a circle (*circle). The caller frees. */
 size_t *sim_graph_order(const struct sim_graph *g, bool *circle);
 
+/* ---- graph_node.c and graph_calls.c: the program's calls that others go through ---- */
+#define NODE CUgraphNode *out, CUgraph g, const CUgraphNode *before, size_t n
+#define EXEC CUgraphExec x, CUgraphNode n
+EXPORT CUresult cuGraphAddKernelNode_v2(NODE, const CUDA_KERNEL_NODE_PARAMS *p);
+EXPORT CUresult cuGraphAddMemcpyNode(NODE, const CUDA_MEMCPY3D *p, CUcontext ctx);
+EXPORT CUresult cuGraphAddMemsetNode(NODE, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx);
+EXPORT CUresult cuGraphAddHostNode(NODE, const CUDA_HOST_NODE_PARAMS *p);
+EXPORT CUresult cuGraphAddChildGraphNode(NODE, CUgraph child);
+EXPORT CUresult cuGraphAddEmptyNode(NODE);
+EXPORT CUresult cuGraphAddEventWaitNode(NODE, CUevent e);
+EXPORT CUresult cuGraphAddEventRecordNode(NODE, CUevent e);
+EXPORT CUresult cuGraphAddBatchMemOpNode(NODE, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+EXPORT CUresult cuGraphKernelNodeSetParams_v2(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p);
+EXPORT CUresult cuGraphMemcpyNodeSetParams(CUgraphNode n, const CUDA_MEMCPY3D *p);
+EXPORT CUresult cuGraphMemsetNodeSetParams(CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS *p);
+EXPORT CUresult cuGraphHostNodeSetParams(CUgraphNode n, const CUDA_HOST_NODE_PARAMS *p);
+EXPORT CUresult cuGraphEventWaitNodeSetEvent(CUgraphNode n, CUevent e);
+EXPORT CUresult cuGraphEventRecordNodeSetEvent(CUgraphNode n, CUevent e);
+EXPORT CUresult cuGraphBatchMemOpNodeSetParams(CUgraphNode n, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+EXPORT CUresult cuGraphExecKernelNodeSetParams_v2(EXEC, const CUDA_KERNEL_NODE_PARAMS *p);
+EXPORT CUresult cuGraphExecMemcpyNodeSetParams(EXEC, const CUDA_MEMCPY3D *p, CUcontext ctx);
+EXPORT CUresult cuGraphExecMemsetNodeSetParams(EXEC, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx);
+EXPORT CUresult cuGraphExecHostNodeSetParams(EXEC, const CUDA_HOST_NODE_PARAMS *p);
+EXPORT CUresult cuGraphExecEventWaitNodeSetEvent(EXEC, CUevent e);
+EXPORT CUresult cuGraphExecEventRecordNodeSetEvent(EXEC, CUevent e);
+EXPORT CUresult cuGraphExecBatchMemOpNodeSetParams(EXEC, const CUDA_BATCH_MEM_OP_NODE_PARAMS *p);
+#undef NODE
+#undef EXEC
+
 /* ---- graph_exec.c ---- */
 /* The node of an executable graph that was made from n, with the exec's lock held
  * until sim_exec_leave; NULL, and nothing held, when there is none. */
