@@ -104,6 +104,22 @@ func (d Device) Store(last Gate, g Grant) Gate {
 // Wake wakes whoever sleeps on the gate word.
 func (d Device) Wake() { wakeAll(&d.s.Daemon.Gate) }
 
+// Watch says whether the daemon waits out an idle edge and will look at the
+// section again by itself. The store is ordered before whatever the caller
+// reads next, as the client's edge is before its look at this word: of an edge
+// and an end of watching at the same time at least one side sees the other.
+func (d Device) Watch(on bool) {
+	var v uint32
+	if on {
+		v = 1
+	}
+	atomic.StoreUint32(&d.s.Daemon.Watching, v)
+}
+
+// Watched says whether an edge needs no bell now; see Watch. To be read after
+// the edge was stored.
+func (d Device) Watched() bool { return atomic.LoadUint32(&d.s.Daemon.Watching) == 1 }
+
 // Gate is the gate word as it stands.
 func (d Device) Gate() Gate { return Gate(atomic.LoadUint32(&d.s.Daemon.Gate)) }
 

@@ -308,7 +308,10 @@ void xm_dev_publish(struct xm_dev *dev)
 }
 
 /* Told through the eventfd only when there is somebody to yield to, or when the
- * daemon may not know that there is not. */
+ * daemon may not know that there is not; and not while the daemon waits out an
+ * idle edge, since it looks at ready and edge itself before it acts on that. The
+ * fence orders our edge before the look at `watching`, as the daemon's end of
+ * watching is ordered before its look at the edge: one of the two sees the other. */
 void xm_dev_tell(struct xm_dev *dev, bool ready)
 {
 	struct xm_device *s = dev->section;
@@ -325,6 +328,9 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
 	xm_dev_publish(dev);
 	__atomic_store_n(&s->client.ready, ready, RELAXED);
 	__atomic_store_n(&s->client.edge, dev->edge, RELEASE);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (__atomic_load_n(&s->daemon.watching, RELAXED) == 1)
+		return;
 	gate = __atomic_load_n(&s->daemon.gate, RELAXED);
 	if (!xm_dev_free_run(dev) || !(gate & 1))
 		xm_signal_fd(xm_state.event_fd);

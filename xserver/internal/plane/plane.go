@@ -175,6 +175,7 @@ func (p *Plane) SetStopped(id ProcessID, stopped bool) {
 			continue
 		}
 		if stopped {
+			p.stopIdling(s) // it will be heard when it goes on
 			p.count(s, false)
 		} else {
 			p.lookAt(s)
@@ -229,9 +230,18 @@ func (p *Plane) confirmIdle() {
 			later = append(later, s)
 			continue
 		}
-		s.idleAt = 0
+		// Watching ends before the look: an edge after it rings.
+		s.process.Board.Device(s.index).Watch(false)
 		s.view = s.process.Board.Snapshot(s.index)
-		if !s.view.Ready { // else: it came back, and its bell is still on the way
+		switch {
+		case s.view.Ready: // it came back
+			s.idleAt = 0
+		case s.view.Edge != s.idleEdge: // it came back and is idle again, since when is not known
+			s.idleAt, s.idleEdge = p.now+p.idleAfter(s), s.view.Edge
+			s.process.Board.Device(s.index).Watch(true)
+			later = append(later, s)
+		default:
+			s.idleAt = 0
 			p.count(s, false)
 		}
 	}

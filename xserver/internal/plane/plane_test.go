@@ -129,6 +129,43 @@ func TestLostRingAtTheEndOfIdling(t *testing.T) {
 	low.want("with high back", false, board.Bounded)
 }
 
+func TestEdgesWhileIdlingNeedNoBell(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	low.ready(true)
+	watched := func(want bool, when string) {
+		t.Helper()
+		if high.device.Watched() != want {
+			t.Errorf("%s: watched %v, want %v", when, !want, want)
+		}
+	}
+	high.ready(true)
+	watched(false, "while ready")
+	high.ready(false)
+	watched(true, "after an idle edge")
+
+	high.device.SetReady(true) // without a bell
+	r.pass(250 * time.Microsecond)
+	low.want("with high back", false, board.Bounded)
+	watched(false, "when it was found back")
+
+	high.ready(false)
+	r.pass(150 * time.Microsecond)
+	high.device.SetReady(true)
+	high.device.SetReady(false)
+	r.pass(150 * time.Microsecond)
+	low.want("300 us after an idle edge that was not the last", false, board.Bounded)
+	watched(true, "while the last idle edge is waited out")
+	r.pass(100 * time.Microsecond)
+	low.want("with high idle for long enough", true, board.Bounded)
+	watched(false, "when it counts as idle")
+
+	high.ready(true)
+	high.ready(false)
+	r.turn(func(p *Plane) { p.SetStopped(high.id, true) })
+	watched(false, "when it is stopped")
+}
+
 func TestNewcomerWaitsForAcknowledgement(t *testing.T) {
 	r := newRig(t)
 	old := r.guest(1, 0)

@@ -57,8 +57,9 @@ type section struct {
 	grant board.Grant
 	view  board.ClientView // last look
 
-	counted bool          // counts as ready
-	idleAt  time.Duration // confirm idle then; 0: not idling
+	counted  bool          // counts as ready
+	idleAt   time.Duration // confirm idle then; 0: not idling
+	idleEdge uint32        // the edge that is waited out
 
 	// Presumed idle by its queue counters, though it claims to be ready. It
 	// counts again when it stirs.
@@ -151,11 +152,24 @@ func (p *Plane) lookAt(s *section) {
 		p.count(s, true)
 	default:
 		s.presumed = false
-		if s.counted && s.idleAt == 0 {
-			s.idleAt = p.now + p.idleAfter(s)
-			p.idling = append(p.idling, s)
+		if s.counted {
+			p.startIdling(s)
 		}
 	}
+}
+
+// startIdling waits out the idle edge that s.view shows. Meanwhile the client's
+// edges are silent, so that a program whose requests follow each other closely
+// pays for no system call at either end of one.
+func (p *Plane) startIdling(s *section) {
+	if s.idleAt != 0 && s.idleEdge == s.view.Edge {
+		return
+	}
+	if s.idleAt == 0 {
+		p.idling = append(p.idling, s)
+		s.process.Board.Device(s.index).Watch(true)
+	}
+	s.idleAt, s.idleEdge = p.now+p.idleAfter(s), s.view.Edge
 }
 
 // idleAfter is how long a section has to be idle until that counts.
@@ -189,5 +203,6 @@ func (p *Plane) stopIdling(s *section) {
 		return
 	}
 	s.idleAt = 0
+	s.process.Board.Device(s.index).Watch(false)
 	p.idling = slices.DeleteFunc(p.idling, func(x *section) bool { return x == s })
 }

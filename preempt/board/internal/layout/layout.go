@@ -51,7 +51,7 @@ type DaemonLine struct {
 	Threshold uint32   `c:"threshold" doc:"commands outstanding a queue while bounded"`
 	Batch     uint32   `c:"batch" doc:"commands between two sequence number writes while bounded"`
 	Level     uint32   `c:"level" doc:"preemption level in force"`
-	_         uint32   `c:"pad0"`
+	Watching  uint32   `c:"watching" doc:"1 while the daemon waits out an idle edge: it looks at ready and edge again before it acts, so an edge needs no bell"`
 	Task      uint64   `c:"task" doc:"the daemon's id of the task"`
 	_         [96]byte `c:"pad1"`
 }
@@ -60,7 +60,7 @@ type DaemonLine struct {
 type ClientLine struct {
 	Present       uint32   `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
 	Ready         uint32   `c:"ready" doc:"1 ready, 0 idle"`
-	Edge          uint32   `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, write 1 to the eventfd"`
+	Edge          uint32   `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
 	Acked         uint32   `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
 	Waiting       uint32   `c:"waiting" doc:"threads blocked at the gate or over the bound"`
 	_             uint32   `c:"pad0"`

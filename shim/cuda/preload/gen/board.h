@@ -70,7 +70,7 @@ struct xm_daemon_line {
 	uint32_t threshold; /* commands outstanding a queue while bounded */
 	uint32_t batch; /* commands between two sequence number writes while bounded */
 	uint32_t level; /* preemption level in force */
-	uint32_t pad0;
+	uint32_t watching; /* 1 while the daemon waits out an idle edge: it looks at ready and edge again before it acts, so an edge needs no bell */
 	uint64_t task; /* the daemon's id of the task */
 	uint8_t pad1[96];
 };
@@ -80,7 +80,7 @@ _Static_assert(offsetof(struct xm_daemon_line, mode) == 4, "offset of xm_daemon_
 _Static_assert(offsetof(struct xm_daemon_line, threshold) == 8, "offset of xm_daemon_line.threshold");
 _Static_assert(offsetof(struct xm_daemon_line, batch) == 12, "offset of xm_daemon_line.batch");
 _Static_assert(offsetof(struct xm_daemon_line, level) == 16, "offset of xm_daemon_line.level");
-_Static_assert(offsetof(struct xm_daemon_line, pad0) == 20, "offset of xm_daemon_line.pad0");
+_Static_assert(offsetof(struct xm_daemon_line, watching) == 20, "offset of xm_daemon_line.watching");
 _Static_assert(offsetof(struct xm_daemon_line, task) == 24, "offset of xm_daemon_line.task");
 _Static_assert(offsetof(struct xm_daemon_line, pad1) == 32, "offset of xm_daemon_line.pad1");
 
@@ -88,7 +88,7 @@ _Static_assert(offsetof(struct xm_daemon_line, pad1) == 32, "offset of xm_daemon
 struct xm_client_line {
 	uint32_t present; /* 1 once the section is claimed; the identity is written before (release) */
 	uint32_t ready; /* 1 ready, 0 idle */
-	uint32_t edge; /* adds 1 at every ready or idle edge: store ready, store edge, write 1 to the eventfd */
+	uint32_t edge; /* adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching */
 	uint32_t acked; /* last gate word that every launching thread has seen, or the watchdog for them */
 	uint32_t waiting; /* threads blocked at the gate or over the bound */
 	uint32_t pad0;

@@ -318,6 +318,30 @@ static void edges(void)
 }
 
 /* Two streams: idle only when both are known to be complete. */
+/* While the daemon waits out an idle edge it looks for itself. */
+static void edges_watched(void)
+{
+	uint32_t edge;
+
+	begin_with_daemon(XM_MODE_TOP);
+	launch(1);
+	fake_complete_all();
+	xm_synced_stream(stream, 0);
+	CHECK_EQ(daemon_events(), 2);
+	fake_daemon.board->devices[0].daemon.watching = 1;
+	edge = client_line(0)->edge;
+	launch(1);
+	CHECK_EQ(client_line(0)->ready, 1);
+	fake_complete_all();
+	xm_synced_stream(stream, 0);
+	CHECK_EQ(client_line(0)->ready, 0);
+	CHECK_EQ(client_line(0)->edge, edge + 2);
+	CHECK_EQ(daemon_events(), 0);
+	fake_daemon.board->devices[0].daemon.watching = 0;
+	launch(1);
+	CHECK_EQ(daemon_events(), 1);
+}
+
 static void edges_two_streams(void)
 {
 	CUstream other;
@@ -1237,6 +1261,7 @@ static const struct test {
 	{"gate", gate},
 	{"gate_lease", gate_lease},
 	{"edges", edges},
+	{"edges_watched", edges_watched},
 	{"edges_two_streams", edges_two_streams},
 	{"default_streams", default_streams},
 	{"devices", devices},
