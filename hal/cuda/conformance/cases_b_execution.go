@@ -22,6 +22,7 @@ var executionCases = []testCase{
 	nullCaptures,
 	duringCapture,
 	story("graphs", graphs),
+	heldGraphs,
 	story("graph-updates", graphUpdates),
 	nullGraphs,
 	story("libraries", libraries),

@@ -43,8 +43,7 @@ func graphs(t *transcript) {
 	var ctx abi.Context
 	t.must("cuCtxGetCurrent", ptr(&ctx))
 	fill, increment := t.function(m, "xm_fill"), t.function(m, "xm_increment")
-	s, other := t.stream(abi.CU_STREAM_NON_BLOCKING), t.stream(abi.CU_STREAM_NON_BLOCKING)
-	g := t.gates(2)
+	s := t.stream(abi.CU_STREAM_NON_BLOCKING)
 	const n = 64
 	a, b := t.alloc(4*n), t.alloc(4*n)
 	host := new([n]uint32)
@@ -114,28 +113,6 @@ func graphs(t *transcript) {
 	t.call("cuCtxSynchronize", "")
 	t.called(2)
 
-	t.section("in the stream's order")
-	t.hold(g[0], s)
-	t.must("cuMemsetD32_v2", uintptr(a), 0, n)
-	t.call("cuGraphLaunch", "exec, s", exec, uintptr(s))
-	t.must("cuMemsetD32Async", uintptr(b), 9, 1, uintptr(s))
-	t.note("s %s, a %d", t.held(s), t.words(a, 1))
-	g[0].store(1)
-	t.call("cuStreamSynchronize", "s", uintptr(s))
-	t.note("a %d, b %d", t.words(a, 1), t.words(b, 2))
-	t.called(1)
-	t.section("once in two streams")
-	t.hold(g[0], s)
-	t.call("cuGraphLaunch", "exec, s", exec, uintptr(s))
-	waiting := t.bounded("cuGraphLaunch", "exec, other", exec, uintptr(other))
-	if waiting == nil {
-		t.note("other %s", t.held(other))
-	}
-	g[0].store(1)
-	join(waiting)
-	t.must("cuCtxSynchronize")
-	t.called(2)
-
 	t.section("parameters of an executable graph")
 	t.call("cuGraphExecKernelNodeSetParams_v2", "exec, second, fill a with 30", exec, second, ptr(kernelNode(fill, 1, n, params(a, 30, n))))
 	t.call("cuGraphExecKernelNodeSetParams", "exec, first, increment b", exec, first, ptr(&abi.CUDA_KERNEL_NODE_PARAMS_v1{
@@ -181,6 +158,82 @@ func graphs(t *transcript) {
 	t.call("cuGraphExecDestroy", "exec, running", exec)
 	t.call("cuStreamSynchronize", "s", uintptr(s))
 	t.called(1)
+}
+
+// heldGraphs asks, for a graph of one node of each kind, whether its launch waits
+// while its stream is held, and what is seen of it then.
+var heldGraphs = func() testCase {
+	c := testCase{name: "graph-launches-in-held-streams"}
+	add := func(what string, capture func(t *transcript, s abi.Stream, p uint64, host uintptr)) {
+		c.questions = append(c.questions, question{"cuGraphLaunch(" + what + ", s)", func(t *transcript) { t.heldGraph(what, capture) }})
+	}
+	add("nothing", func(*transcript, abi.Stream, uint64, uintptr) {})
+	add("a memset", func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+		t.must("cuMemsetD32Async", uintptr(p), 1, 1, uintptr(s))
+	})
+	add("a kernel", func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+		m, _ := t.load()
+		t.must("cuLaunchKernel", uintptr(t.function(m, "xm_fill")), 1, 1, 1, 1, 1, 1, 0, uintptr(s), params(p, 1, 1), 0)
+	})
+	add("a written word", func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+		t.must("cuStreamWriteValue32_v2", uintptr(s), uintptr(p), 1, 0)
+	})
+	add("a copy within the device", func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+		t.must("cuMemcpyDtoDAsync_v2", uintptr(p), uintptr(p)+64, 64, uintptr(s))
+	})
+	for _, n := range []uintptr{64, 1 << 20} {
+		add(fmt.Sprintf("a copy of %d bytes from pageable memory", n), func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+			t.must("cuMemcpyHtoDAsync_v2", uintptr(p), mapping(int(n)), n, uintptr(s))
+		})
+		add(fmt.Sprintf("a copy of %d bytes to pageable memory", n), func(t *transcript, s abi.Stream, p uint64, _ uintptr) {
+			t.must("cuMemcpyDtoHAsync_v2", mapping(int(n)), uintptr(p), n, uintptr(s))
+		})
+		add(fmt.Sprintf("a copy of %d bytes from pinned memory", n), func(t *transcript, s abi.Stream, p uint64, host uintptr) {
+			t.must("cuMemcpyHtoDAsync_v2", uintptr(p), host, n, uintptr(s))
+		})
+		add(fmt.Sprintf("a copy of %d bytes to pinned memory", n), func(t *transcript, s abi.Stream, p uint64, host uintptr) {
+			t.must("cuMemcpyDtoHAsync_v2", host, uintptr(p), n, uintptr(s))
+		})
+	}
+	add("a host function", func(t *transcript, s abi.Stream, _ uint64, _ uintptr) {
+		t.must("cuLaunchHostFunc", uintptr(s), hostFunction(), 1)
+	})
+	add("an event of the program's", func(t *transcript, s abi.Stream, _ uint64, _ uintptr) {
+		var e abi.Event
+		t.must("cuEventCreate", ptr(&e), uintptr(abi.CU_EVENT_DISABLE_TIMING))
+		t.must("cuEventRecordWithFlags", uintptr(e), uintptr(s), uintptr(abi.CU_EVENT_RECORD_EXTERNAL))
+	})
+	return c
+}()
+
+func (t *transcript) heldGraph(what string, capture func(t *transcript, s abi.Stream, p uint64, host uintptr)) {
+	if !t.context() {
+		return
+	}
+	g := t.gates(1)[0]
+	s, other := t.stream(abi.CU_STREAM_NON_BLOCKING), t.stream(abi.CU_STREAM_NON_BLOCKING)
+	p, data := t.alloc(1<<20), t.alloc(4)
+	var host, graph uintptr
+	t.must("cuMemHostAlloc", ptr(&host), 1<<20, 0)
+	t.must("cuStreamBeginCapture_v2", uintptr(s), uintptr(abi.CU_STREAM_CAPTURE_MODE_RELAXED))
+	capture(t, s, p, host)
+	t.must("cuStreamEndCapture", uintptr(s), ptr(&graph))
+	exec := t.instantiate(graph)
+	t.must("cuGraphLaunch", exec, uintptr(s)) // what a first launch brings to the device is there
+	t.must("cuCtxSynchronize")
+	t.hold(g, s)
+	waiting := t.bounded("cuGraphLaunch", what+", s", exec, uintptr(s))
+	if waiting == nil {
+		t.must("cuMemsetD32Async", uintptr(data), 1, 1, uintptr(other))
+		t.note("s %s, a stream beside it %s", t.held(s), t.settles(other))
+		waiting = t.bounded("cuGraphLaunch", what+", another stream", exec, uintptr(other))
+		if waiting == nil {
+			t.note("the other %s", t.held(other))
+		}
+	}
+	g.store(1)
+	join(waiting)
+	t.must("cuCtxSynchronize")
 }
 
 // graphUpdates asks what an executable graph takes over from another graph.

@@ -12,7 +12,7 @@ import (
 // settleLimit is how long a stream that nothing holds may take, and how long a
 // call may take before it counts as waiting. Both take a driver microseconds;
 // the limit is for machines with something else to do.
-const settleLimit = time.Second
+const settleLimit = time.Second / 2
 
 // held says whether a stream is still waiting.
 func (t *transcript) held(s abi.Stream) string {
