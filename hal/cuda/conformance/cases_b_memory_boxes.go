@@ -296,6 +296,62 @@ var copyRefusals3D = refusals("copy-3d-refusals", []asks[abi.CUDA_MEMCPY3D]{
 	t.must("cuMemFree_v2", uintptr(device))
 })
 
+// tightCopies asks where rows and layers lie when no pitch or height is given.
+func tightCopies(t *transcript) {
+	if !t.context() {
+		return
+	}
+	const width, height, depth = 20, 5, 3
+	for _, offset := range []uint64{0, 3} {
+		for _, symbol := range []string{"cuMemcpy2D_v2", "cuMemcpy3D_v2"} {
+			for _, given := range []string{"nothing", "pitches", "heights"} {
+				to, from := t.region(4096, 1), t.region(4096, 2)
+				d := describe3D(deviceSide(uintptr(to.p)), deviceSide(uintptr(from.p)), width, height, depth)
+				d.SrcXInBytes, d.DstXInBytes, d.SrcY, d.DstY = offset, offset, offset, offset
+				if given == "pitches" {
+					d.SrcPitch, d.DstPitch = 32, 48
+				}
+				if given == "heights" {
+					d.SrcHeight, d.DstHeight = 10, 12
+				}
+				what := fmt.Sprintf("%s given, x and y %d", given, offset)
+				if symbol == "cuMemcpy2D_v2" {
+					to2, from2 := deviceSide(uintptr(to.p)), deviceSide(uintptr(from.p))
+					to2.x, to2.y, to2.pitch, from2.x, from2.y, from2.pitch = offset, offset, d.DstPitch, offset, offset, d.SrcPitch
+					t.call(symbol, what, ptr(describe2D(to2, from2, width, height)))
+				} else {
+					t.call(symbol, what, ptr(d))
+				}
+				t.must("cuCtxSynchronize")
+				t.changed(to, from)
+			}
+		}
+	}
+}
+
+// changed writes which bytes of a region are others than they were, as runs of
+// bytes, and where the first run comes from.
+func (t *transcript) changed(to, from region) {
+	got := t.bytes(to.p, len(to.want))
+	var runs []string
+	source := -1
+	for i := 0; i < len(got); i++ {
+		n := 0
+		for i+n < len(got) && got[i+n] != to.want[i+n] {
+			n++
+		}
+		if n == 0 {
+			continue
+		}
+		if source < 0 {
+			source = bytes.Index(from.want, got[i:i+n])
+		}
+		runs = append(runs, fmt.Sprintf("%d+%d", i, n))
+		i += n
+	}
+	t.note("changed from %d: %s", source, strings.Join(runs, " "))
+}
+
 // peers asks what one device is to itself, and what its contexts are to each
 // other.
 func peers(t *transcript) {

@@ -31,7 +31,7 @@ static void take(struct sim_advice *a, const void *how)
         a->preferred = d->place;
         break;
     case UNSET_PREFERRED_LOCATION:
-        a->preferred = (CUmemLocation){0};
+        a->preferred = (CUmemLocation){0, CU_DEVICE_INVALID};
         break;
     case SET_ACCESSED_BY:
         a->accessed_by |= by;
@@ -65,8 +65,16 @@ EXPORT CUresult cuMemAdvise(CUdeviceptr p, size_t n, int what, CUdevice device)
     return advise(p, n, (struct advice){what, sim_place_of(device)});
 }
 
+/* Every place of the host is the host. */
 EXPORT CUresult cuMemAdvise_v2(CUdeviceptr p, size_t n, int what, CUmemLocation place)
 {
+    bool prefers = what == SET_PREFERRED_LOCATION;
+
+    if (place.type < CU_MEM_LOCATION_TYPE_DEVICE || place.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+        (place.type == CU_MEM_LOCATION_TYPE_DEVICE && place.id != 0 && (prefers || what >= SET_ACCESSED_BY)))
+        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
+    if (prefers && sim_place_ok(place) == CUDA_SUCCESS && place.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        place = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
     return advise(p, n, (struct advice){what, place});
 }
 
@@ -92,12 +100,14 @@ static void accessed_by(int *data, size_t n, uint32_t by)
         data[used++] = CU_DEVICE_INVALID;
 }
 
-static int range_attribute(int *data, size_t bytes, int attribute, const struct sim_advice *a)
+static bool attribute_ok(const void *data, size_t bytes, int attribute)
 {
-    if (attribute < 1 || attribute > 8 || !data)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!bytes || bytes % sizeof *data || (attribute != 3 && bytes != sizeof *data))
-        return CUDA_ERROR_INVALID_VALUE;
+    return data && attribute >= 1 && attribute <= 8 && bytes && bytes % sizeof(int) == 0 && (attribute == 3 || bytes == sizeof(int));
+}
+
+/* Precondition: attribute_ok. */
+static void range_attribute(int *data, size_t bytes, int attribute, const struct sim_advice *a)
+{
     switch (attribute) {
     case 1: /* READ_MOSTLY */
         *data = (int)a->read_mostly;
@@ -123,7 +133,6 @@ static int range_attribute(int *data, size_t bytes, int attribute, const struct 
     default: /* LAST_PREFETCH_LOCATION_ID */
         *data = a->prefetched.id;
     }
-    return CUDA_SUCCESS;
 }
 
 static int range_state(CUdeviceptr p, size_t n, struct sim_advice *a)
@@ -142,7 +151,12 @@ EXPORT CUresult cuMemRangeGetAttribute(void *data, size_t bytes, int attribute, 
 {
     struct sim_advice a;
     int rc = range_state(p, n, &a);
-    return rc ? rc : range_attribute(data, bytes, attribute, &a);
+    if (rc)
+        return rc;
+    if (!attribute_ok(data, bytes, attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    range_attribute(data, bytes, attribute, &a);
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *bytes, int *attributes, size_t count, CUdeviceptr p, size_t n)
@@ -153,7 +167,10 @@ EXPORT CUresult cuMemRangeGetAttributes(void **data, size_t *bytes, int *attribu
         return rc;
     if (!data || !bytes || !attributes || !count)
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < count && !rc; i++)
-        rc = range_attribute(data[i], bytes[i], attributes[i], &a);
-    return rc;
+    for (size_t i = 0; i < count; i++) /* all or none */
+        if (!attribute_ok(data[i], bytes[i], attributes[i]))
+            return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < count; i++)
+        range_attribute(data[i], bytes[i], attributes[i], &a);
+    return CUDA_SUCCESS;
 }

@@ -20,6 +20,7 @@ struct batch {
     struct batch_copy *copies;
     size_t count;
     size_t failed;
+    bool silent; /* it says nothing of what failed */
 };
 
 /* A batch has no place in the legacy stream. */
@@ -27,9 +28,12 @@ static int begin(struct batch *b, size_t count, CUstream h, bool ptds)
 {
     *b = (struct batch){.failed = NO_INDEX};
     int rc = sim_stream_of(h, ptds, &b->ctx, &b->stream);
+    if (!rc && b->stream->legacy)
+        rc = CUDA_ERROR_INVALID_VALUE;
+    b->silent = rc != CUDA_SUCCESS;
     if (rc)
         return rc;
-    if (b->stream->legacy || !count)
+    if (!count)
         return CUDA_ERROR_INVALID_VALUE;
     b->copies = calloc(count, sizeof *b->copies);
     b->count = count;
@@ -56,9 +60,11 @@ static int run(struct batch *b)
             continue;
         if (k->order == ORDER_STREAM && !k->t.from.known)
             rc = reached(b->stream); /* its source is read where the driver cannot go */
-        if (!rc)
+        if (!rc && !k->t.to.known && !sim_capturing(b->stream))
+            rc = sim_transfer_enqueue(b->stream, &k->t, NULL); /* the call does not wait for the bytes */
+        else if (!rc)
             rc = sim_transfer_run(b->ctx, b->stream, &k->t, true);
-        if (!rc && k->order == ORDER_DURING_CALL && k->t.from.known && !sim_on_device(k->t.from.kind))
+        if (!rc && k->order == ORDER_DURING_CALL && k->t.from.known)
             rc = reached(b->stream);
     }
     return rc;
@@ -68,7 +74,7 @@ static int finish(struct batch *b, int rc, size_t *failed)
 {
     if (!rc)
         rc = run(b);
-    if (rc && failed)
+    if (rc && failed && !b->silent)
         *failed = b->failed;
     free(b->copies);
     return rc;
@@ -134,7 +140,10 @@ static int copy_list(const struct list *l, size_t *failed, CUstream h, bool ptds
 EXPORT CUresult cuMemcpyBatchAsync(LIST_PARAMS, size_t *failed, CUstream h) { return copy_list(LIST, failed, h, false); }
 EXPORT CUresult cuMemcpyBatchAsync_ptsz(LIST_PARAMS, size_t *failed, CUstream h) { return copy_list(LIST, failed, h, true); }
 EXPORT CUresult cuMemcpyBatchAsync_v2(LIST_PARAMS, CUstream h) { return copy_list(LIST, NULL, h, false); }
-EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(LIST_PARAMS, CUstream h) { return copy_list(LIST, NULL, h, true); }
+
+/* The second versions do not know the per-thread stream by NULL. */
+#define NOT_NULL(h) ((h) ? (h) : (CUstream)1)
+EXPORT CUresult cuMemcpyBatchAsync_v2_ptsz(LIST_PARAMS, CUstream h) { return copy_list(LIST, NULL, NOT_NULL(h), true); }
 
 /* ---- boxes ---- */
 
@@ -156,7 +165,8 @@ static int read_box(struct batch_copy *k, const CUDA_MEMCPY3D_BATCH_OP *op)
         .dstHeight = to->op.ptr.layerHeight ? to->op.ptr.layerHeight : op->height,
         .WidthInBytes = op->width, .Height = op->height, .Depth = op->depth,
     };
-    return sim_transfer_of(&k->t, &d, &k->nothing);
+    int rc = sim_transfer_of(&k->t, &d, &k->nothing);
+    return k->nothing ? CUDA_ERROR_INVALID_VALUE : rc;
 }
 
 static int copy_boxes(size_t count, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *failed, unsigned long long flags, CUstream h, bool ptds)
@@ -168,7 +178,7 @@ static int copy_boxes(size_t count, const CUDA_MEMCPY3D_BATCH_OP *ops, size_t *f
         rc = CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count && !rc; i++) {
         rc = read_box(&b.copies[i], &ops[i]);
-        if (rc)
+        if (rc && ops[i].src.op.ptr.ptr && ops[i].dst.op.ptr.ptr) /* an address of 0 shows later */
             b.failed = i;
     }
     return finish(&b, rc, failed);
@@ -191,5 +201,5 @@ EXPORT CUresult cuMemcpy3DBatchAsync_v2(size_t n, CUDA_MEMCPY3D_BATCH_OP *ops, u
 
 EXPORT CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t n, CUDA_MEMCPY3D_BATCH_OP *ops, unsigned long long flags, CUstream h)
 {
-    return copy_boxes(n, ops, NULL, flags, h, true);
+    return copy_boxes(n, ops, NULL, flags, NOT_NULL(h), true);
 }

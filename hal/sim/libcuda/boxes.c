@@ -1,8 +1,6 @@
 /* Copies in two and three dimensions, and between contexts. */
 #include "copy.h"
 
-#define MAX_PITCH 0x7fffffffu /* what the device says (attribute 11) */
-
 static int copy3d(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
 {
     struct sim_ctx *c;
@@ -19,30 +17,26 @@ static int copy3d(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
     return rc || nothing ? rc : sim_transfer_run(c, s, &t, async);
 }
 
-/* loose: rows may be as far apart as they like. */
-static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async, bool loose)
+static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async)
 {
     if (!p)
         return copy3d(NULL, h, ptds, async);
-    if (!loose && ((p->srcMemoryType != CU_MEMORYTYPE_HOST && p->srcPitch > MAX_PITCH) ||
-                   (p->dstMemoryType != CU_MEMORYTYPE_HOST && p->dstPitch > MAX_PITCH)))
-        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
     const CUDA_MEMCPY3D d = {
         .srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
-        .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch,
+        .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch, .srcHeight = p->srcY + p->Height,
         .dstXInBytes = p->dstXInBytes, .dstY = p->dstY, .dstMemoryType = p->dstMemoryType, .dstHost = p->dstHost,
-        .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch,
+        .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch, .dstHeight = p->dstY + p->Height,
         .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
     };
     return copy3d(&d, h, ptds, async);
 }
 
-EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false, false); }
-EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false, false); }
-EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false, true); }
-EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false, true); }
-EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, false, true, false); }
-EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, true, true, false); }
+EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false); }
+EXPORT CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false); }
+EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false); }
+EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false); }
+EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, false, true); }
+EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, true, true); }
 EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, false, false); }
 EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, true, false); }
 EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, h, false, true); }
@@ -126,12 +120,13 @@ EXPORT CUresult cuDeviceCanAccessPeer(int *can, CUdevice device, CUdevice peer)
 
 EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from, CUdevice to)
 {
+    (void)attribute;
     (void)from;
     (void)to;
     int rc = sim_ready();
     if (rc)
         return rc;
-    return !value || attribute < 1 || attribute > 5 ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
+    return value ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
 }
 
 EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
@@ -142,7 +137,7 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
         return rc;
     if (flags)
         return CUDA_ERROR_INVALID_VALUE;
-    return alive(peer) && peer != c ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
+    return alive(peer) ? CUDA_ERROR_PEER_ACCESS_UNSUPPORTED : CUDA_ERROR_INVALID_CONTEXT;
 }
 
 EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
@@ -151,5 +146,5 @@ EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer)
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    return alive(peer) && peer != c ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
+    return alive(peer) ? CUDA_ERROR_PEER_ACCESS_NOT_ENABLED : CUDA_ERROR_INVALID_CONTEXT;
 }

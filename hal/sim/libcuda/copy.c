@@ -54,13 +54,12 @@ static int end_of(struct sim_transfer *t, struct sim_end *e, const struct descri
         return sim_unsupported("a copy from or to an array");
     if (d->type < CU_MEMORYTYPE_HOST || d->type > CU_MEMORYTYPE_UNIFIED)
         return CUDA_ERROR_INVALID_VALUE;
-    if ((t->height > 1 || t->depth > 1 || d->pitch) && (d->pitch < t->width || d->pitch - t->width < d->x))
+    e->pitch = d->pitch ? d->pitch : t->width; /* none given: they lie side by side */
+    size_t rows = d->rows ? d->rows : t->height;
+    if (e->pitch < t->width || e->pitch - t->width < d->x || rows < t->height || rows - t->height < d->y)
         return CUDA_ERROR_INVALID_VALUE;
-    if (t->depth > 1 && (d->rows < t->height || d->rows - t->height < d->y))
-        return CUDA_ERROR_INVALID_VALUE;
-    e->pitch = d->pitch;
-    if (__builtin_mul_overflow(d->pitch, d->rows, &e->slice) || __builtin_mul_overflow(d->z, e->slice, &at) ||
-        __builtin_mul_overflow(d->y, d->pitch, &in_layer) || __builtin_add_overflow(at, in_layer, &at) ||
+    if (__builtin_mul_overflow(e->pitch, rows, &e->slice) || __builtin_mul_overflow(d->z, e->slice, &at) ||
+        __builtin_mul_overflow(d->y, e->pitch, &in_layer) || __builtin_add_overflow(at, in_layer, &at) ||
         __builtin_add_overflow(at, d->x, &at))
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t base = d->type == CU_MEMORYTYPE_HOST ? d->host : d->device;

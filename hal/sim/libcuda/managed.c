@@ -48,7 +48,7 @@ static struct managed *make(const struct sim_range *r)
         free(s);
         return NULL;
     }
-    s[0].begin = r->base;
+    s[0] = (struct segment){r->base, {.preferred = {0, CU_DEVICE_INVALID}, .prefetched = {0, CU_DEVICE_INVALID}}};
     *m = (struct managed){.next = all, .id = r->id, .end = (r->base + r->size + 4095) & ~(uint64_t)4095, .segments = s, .count = 1, .room = 8};
     all = m;
     return m;
@@ -117,6 +117,8 @@ int sim_managed_change(const struct sim_range *r, uint64_t p, size_t n, void (*c
     return ok ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
+static const CUmemLocation nowhere = {0, CU_DEVICE_INVALID};
+
 static bool same_place(CUmemLocation a, CUmemLocation b) { return a.type == b.type && a.id == b.id; }
 
 /* What holds of two ranges together. */
@@ -125,14 +127,14 @@ static void both(struct sim_advice *a, const struct sim_advice *b)
     a->read_mostly &= b->read_mostly;
     a->accessed_by &= b->accessed_by;
     if (!same_place(a->preferred, b->preferred))
-        a->preferred = (CUmemLocation){0};
+        a->preferred = nowhere;
     if (!same_place(a->prefetched, b->prefetched))
-        a->prefetched = (CUmemLocation){0};
+        a->prefetched = nowhere;
 }
 
 struct sim_advice sim_managed_state(const struct sim_range *r, uint64_t p, size_t n)
 {
-    struct sim_advice a = {0};
+    struct sim_advice a = {.preferred = nowhere, .prefetched = nowhere};
     bool first = true;
 
     pthread_mutex_lock(&managed_lock);
@@ -187,9 +189,14 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t n, unsigned flags)
     void *p;
 
     int rc = sim_current(&c);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
-    if (!out || !n || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *out = 0; /* what a refused caller finds there */
+    if (!n || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
         return CUDA_ERROR_INVALID_VALUE;
     rc = allocate(n, &p);
     if (rc)
@@ -258,7 +265,7 @@ int sim_place_ok(CUmemLocation l)
 CUmemLocation sim_place_of(CUdevice device)
 {
     if (device == CU_DEVICE_CPU)
-        return (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0};
+        return (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
     return (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, device};
 }
 
@@ -272,6 +279,8 @@ static int prefetch_to(CUdeviceptr p, size_t n, CUmemLocation to, unsigned flags
         rc = CUDA_ERROR_INVALID_VALUE;
     if (!rc)
         rc = sim_place_ok(to);
+    if (to.type == CU_MEM_LOCATION_TYPE_HOST)
+        to.id = CU_DEVICE_CPU; /* whatever was said; a batch keeps that */
     return rc ? rc : prefetch(p, n, to, s);
 }
 

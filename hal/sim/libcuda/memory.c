@@ -28,6 +28,8 @@ static int allocate(CUdeviceptr *out, size_t n)
     struct sim_reply r;
 
     int rc = sim_current(&c);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     if (!out)
@@ -68,14 +70,13 @@ EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out || !pitch || !width || !height || (element != 4 && element != 8 && element != 16))
+    if (!out || !pitch)
         return CUDA_ERROR_INVALID_VALUE;
-    if (__builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &n))
+    *out = *pitch = 0; /* what a refused caller finds there */
+    if (!width || !height || (element != 4 && element != 8 && element != 16) || __builtin_add_overflow(width, PITCH - 1, &row))
         return CUDA_ERROR_INVALID_VALUE;
-    rc = allocate(out, n);
-    if (!rc)
-        *pitch = row / PITCH * PITCH;
-    return rc;
+    *pitch = row / PITCH * PITCH;
+    return __builtin_mul_overflow(*pitch, height, &n) ? CUDA_ERROR_INVALID_VALUE : allocate(out, n);
 }
 
 int sim_range_release(const struct sim_range *r)
@@ -104,6 +105,8 @@ static int take_and_wait(uint64_t base, enum sim_kind kind, int absent, struct s
         return absent;
     if (r->base != base || (kind == SIM_RANGE_DEVICE ? !freed_by_cuMemFree(r->kind) : r->kind != kind))
         return CUDA_ERROR_INVALID_VALUE;
+    if (r->kind == SIM_RANGE_POOL) /* freed so, it is the caller who knows that nobody uses it */
+        return sim_range_take(base, r) ? CUDA_SUCCESS : absent;
     int rc = sim_ctx_is(r->ctx, r->ctx_id) ? sim_ctx_drain(r->ctx) : CUDA_SUCCESS;
     if (rc)
         return rc;
@@ -116,9 +119,13 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
     struct sim_range r;
 
     int rc = sim_ready();
+    if (!rc && p)
+        rc = sim_capture_unsafe();
     if (rc || !p)
         return rc;
-    rc = take_and_wait(p, SIM_RANGE_DEVICE, CUDA_ERROR_INVALID_VALUE, &r);
+    struct sim_ctx *c; /* where the memory of a context that has ended is looked for, by whoever has it current */
+    int absent = sim_current(&c) == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_VALUE;
+    rc = take_and_wait(p, SIM_RANGE_DEVICE, absent, &r);
     return rc ? rc : sim_range_release(&r);
 }
 
@@ -181,6 +188,8 @@ static int host_alloc(void **out, size_t n, unsigned flags)
     void *p;
 
     int rc = sim_current(&c);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     if (!out || flags & ~(unsigned)CU_MEMHOSTALLOC_ALL)
@@ -209,6 +218,8 @@ EXPORT CUresult cuMemFreeHost(void *p)
     struct sim_range r;
 
     int rc = sim_ready();
+    if (!rc && p)
+        rc = sim_capture_unsafe();
     if (rc || !p)
         return rc;
     rc = take_and_wait((uintptr_t)p, SIM_RANGE_HOST, CUDA_ERROR_INVALID_VALUE, &r);
@@ -273,9 +284,12 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
     struct sim_ctx *c;
     struct mapping m = {0};
     struct sim_reply reply;
+    struct sim_range r;
     int fd = -1;
 
     int rc = sim_current(&c);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     uint64_t base = (uintptr_t)p;
@@ -284,7 +298,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
     if (flags & CU_MEMHOSTREGISTER_IOMEMORY)
         return sim_unsupported("cuMemHostRegister with CU_MEMHOSTREGISTER_IOMEMORY");
     if (sim_range_overlaps(base, n))
-        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+        return sim_range_find(base, 1, &r) && r.kind == SIM_RANGE_MANAGED ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
     struct sim_request q = {.op = SIM_HOST_REGISTER, .b = base, .c = n};
     if (!find_mapping(base, n, &m))
         return CUDA_ERROR_INVALID_VALUE;
@@ -297,7 +311,7 @@ EXPORT CUresult cuMemHostRegister_v2(void *p, size_t n, unsigned flags)
         close(fd);
     if (rc)
         return rc;
-    struct sim_range r = {.base = base, .size = n, .kind = SIM_RANGE_REGISTERED, .flags = flags | 2, .ctx = c, .ctx_id = c->id};
+    r = (struct sim_range){.base = base, .size = n, .kind = SIM_RANGE_REGISTERED, .flags = flags | 2, .ctx = c, .ctx_id = c->id};
     if (!sim_range_add(&r)) {
         sim_range_release(&r);
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
@@ -313,6 +327,8 @@ EXPORT CUresult cuMemHostUnregister(void *p)
     struct sim_range r;
 
     int rc = sim_current(&c);
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     if (!p)
@@ -343,7 +359,7 @@ EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *p)
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!flags || !sim_range_find((uintptr_t)p, 1, &r) || freed_by_cuMemFree(r.kind))
+    if (!flags || !sim_range_find((uintptr_t)p, 1, &r) || sim_on_device(r.kind))
         return CUDA_ERROR_INVALID_VALUE;
     *flags = r.flags;
     return CUDA_SUCCESS;

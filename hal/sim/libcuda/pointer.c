@@ -39,7 +39,7 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
 
     switch (attribute) {
     case 1: /* CONTEXT */
-        *a = (struct attribute){r ? (uintptr_t)r->ctx : 0, sizeof(CUcontext), !r};
+        *a = (struct attribute){r && r->kind != SIM_RANGE_POOL ? (uintptr_t)r->ctx : 0, sizeof(CUcontext), !r};
         return CUDA_SUCCESS;
     case 2: /* MEMORY_TYPE: 1 host, 2 device */
         *a = (struct attribute){!r ? 0 : host ? 1 : 2, sizeof(unsigned), !r};

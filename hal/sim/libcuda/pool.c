@@ -104,8 +104,11 @@ static int allocate(CUdeviceptr *out, size_t n, bool any_pool, struct sim_pool *
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
-    if (!out || !n || (!any_pool && !sim_pool_ok(p)))
+    if (!out || (!any_pool && !sim_pool_ok(p)))
         return CUDA_ERROR_INVALID_VALUE;
+    *out = 0;
+    if (!n)
+        return CUDA_SUCCESS;
     if (sim_capturing(s))
         return sim_unsupported("cuMemAllocAsync in a capture");
     pthread_mutex_lock(&pool_lock);
@@ -157,8 +160,12 @@ static int free_later(CUdeviceptr p, CUstream h, bool ptds)
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
-    if (!sim_range_find(p, 1, &r) || r.base != p || !sim_on_device(r.kind))
+    if (!p)
+        return CUDA_SUCCESS;
+    if (!sim_range_find(p, 1, &r) || r.base != p)
         return CUDA_ERROR_INVALID_VALUE;
+    if (!sim_on_device(r.kind))
+        return r.kind == SIM_RANGE_MANAGED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     struct deferred *d = r.kind == SIM_RANGE_DEVICE ? malloc(sizeof *d) : NULL;
     if (!d && r.kind == SIM_RANGE_DEVICE)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -185,20 +192,25 @@ EXPORT CUresult cuMemFreeAsync_ptsz(CUdeviceptr p, CUstream h) { return free_lat
 
 /* ---- pools ---- */
 
+#define HANDLE_TYPES 15 /* that there are */
+
 EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 {
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!out || !props || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED || props->location.type < CU_MEM_LOCATION_TYPE_DEVICE ||
-        props->location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT)
+    if (!out || !props || (props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED && props->allocType != CU_MEM_ALLOCATION_TYPE_MANAGED) ||
+        props->location.type < CU_MEM_LOCATION_TYPE_DEVICE || props->location.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
+        props->handleTypes & ~HANDLE_TYPES)
         return CUDA_ERROR_INVALID_VALUE;
-    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return sim_unsupported("cuMemPoolCreate of host memory");
+    if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return sim_unsupported("cuMemPoolCreate of other memory than the device's");
     if (props->location.id != 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes || props->usage)
         return sim_unsupported("cuMemPoolCreate with handle types or a usage");
+    if (props->maxSize > sim_device.memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&pool_lock);
     struct sim_pool *p = pool_new(props->maxSize);
     pthread_mutex_unlock(&pool_lock);
@@ -250,7 +262,7 @@ static int device_pool(CUmemoryPool *out, CUdevice device, int (*which)(struct s
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return which == sim_pool_default ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pool_lock);
     rc = which(out);
     pthread_mutex_unlock(&pool_lock);
@@ -263,7 +275,7 @@ static int set_pool(CUdevice device, CUmemoryPool p)
     if (rc)
         return rc;
     if (device != 0)
-        return CUDA_ERROR_INVALID_DEVICE;
+        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pool_lock);
     rc = sim_pool_ok(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (!rc)

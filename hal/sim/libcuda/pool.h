@@ -10,7 +10,7 @@
 struct sim_pool_block {
     struct sim_pool_block *next; /* by address */
     uint64_t base;
-    size_t size;
+    size_t size, asked; /* asked: what it was taken for */
     bool free;
     uint64_t ctx_id, stream_id; /* the stream that freed it may use it again at once, */
     struct sim_mark mark;       /* others when it has come here */

@@ -66,11 +66,15 @@ EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, int attribute, void *value
 
 /* ---- access: the pool's own device always has it, and there is no other ---- */
 
-static int access_place(const CUmemLocation *l)
+static int set_access(const CUmemAccessDesc *d)
 {
-    if (l->type != CU_MEM_LOCATION_TYPE_DEVICE)
-        return CUDA_ERROR_INVALID_VALUE;
-    return l->id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+    if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE || d->flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (d->location.id != 0)
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        return CUDA_ERROR_INVALID_DEVICE; /* a pool's own device keeps it */
+    return d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *list, size_t n)
@@ -80,11 +84,8 @@ EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *list, 
         return rc;
     if (!sim_pool_ok(p) || (n && !list))
         return CUDA_ERROR_INVALID_VALUE;
-    for (size_t i = 0; i < n && !rc; i++) {
-        rc = access_place(&list[i].location);
-        if (!rc && list[i].flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
-            rc = CUDA_ERROR_INVALID_DEVICE;
-    }
+    for (size_t i = 0; i < n && !rc; i++)
+        rc = set_access(&list[i]);
     return rc;
 }
 
@@ -93,10 +94,9 @@ EXPORT CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool p, CUmemLocation *l)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!flags || !l || !sim_pool_ok(p))
+    if (!flags || !l || !sim_pool_ok(p) || (l->type == CU_MEM_LOCATION_TYPE_DEVICE && l->id != 0) ||
+        (l->type != CU_MEM_LOCATION_TYPE_DEVICE && l->type != CU_MEM_LOCATION_TYPE_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    rc = access_place(l);
-    if (!rc)
-        *flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
-    return rc;
+    *flags = l->type == CU_MEM_LOCATION_TYPE_DEVICE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    return CUDA_SUCCESS;
 }

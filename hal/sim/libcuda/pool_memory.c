@@ -9,9 +9,11 @@
 #define CHUNK ((size_t)32 << 20)
 #define GRAIN ((size_t)512)
 
+static size_t whole(size_t n) { return (n + CHUNK - 1) / CHUNK * CHUNK; }
+
 static bool chunk_new(struct sim_pool *p, size_t n)
 {
-    size_t size = (n + CHUNK - 1) / CHUNK * CHUNK;
+    size_t size = whole(n);
     struct sim_reply reply;
 
     if (size < n || size > sim_device.memory || (p->most && size > p->most - p->reserved))
@@ -69,6 +71,8 @@ static void join(struct sim_pool_chunk *k)
 
 void sim_pool_trim(struct sim_pool *p, uint64_t keep)
 {
+    const uint64_t before = p->reserved;
+
     for (struct sim_pool_chunk **at = &p->chunks; *at && p->reserved > keep;) {
         struct sim_pool_chunk *k = *at;
         join(k);
@@ -79,6 +83,8 @@ void sim_pool_trim(struct sim_pool *p, uint64_t keep)
         *at = k->next;
         chunk_end(p, k);
     }
+    if (p->reserved < keep && p->reserved < before)
+        chunk_new(p, (before < keep ? before : keep) - p->reserved); /* the pieces are not that fine */
 }
 
 /* Whether a stream may have a free block now. */
@@ -86,8 +92,10 @@ static bool fits(const struct sim_pool *p, const struct sim_pool_block *b, const
 {
     if (!b->free || b->size < n)
         return false;
-    bool own = b->stream_id == s->id && b->ctx_id == s->ctx_id;
-    return own || !b->mark.ctx || (p->reuse[1] && sim_done(&b->mark));
+    if (!b->mark.ctx || (b->stream_id == s->id && b->ctx_id == s->ctx_id))
+        return true;
+    bool waited = b->mark.ctx == s->ctx && b->mark.ctx_id == s->ctx_id && s->seen[b->mark.channel] >= b->mark.count;
+    return (p->reuse[0] && waited) || (p->reuse[1] && sim_done(&b->mark));
 }
 
 static struct sim_pool_block *find(struct sim_pool *p, const struct sim_stream *s, size_t n)
@@ -131,6 +139,8 @@ static bool split(struct sim_pool_block *b, size_t n)
 
 int sim_pool_take(struct sim_pool *p, struct sim_stream *s, size_t n, uint64_t *out)
 {
+    const size_t asked = n;
+
     if (n > sim_device.memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     n = (n + GRAIN - 1) / GRAIN * GRAIN;
@@ -148,7 +158,8 @@ int sim_pool_take(struct sim_pool *p, struct sim_stream *s, size_t n, uint64_t *
     if (!b || !split(b, n))
         return CUDA_ERROR_OUT_OF_MEMORY;
     b->free = false;
-    p->used += n;
+    b->asked = asked;
+    p->used += asked;
     if (p->used > p->used_high)
         p->used_high = p->used;
     *out = b->base;
@@ -165,7 +176,7 @@ void sim_pool_give(struct sim_pool *p, uint64_t base, const struct sim_stream *s
             b->ctx_id = s ? s->ctx_id : 0;
             b->stream_id = s ? s->id : 0;
             b->mark = mark ? *mark : (struct sim_mark){0};
-            p->used -= b->size;
+            p->used -= b->asked;
             return;
         }
 }

@@ -111,13 +111,18 @@ static struct sim_end in_chunk(const struct sim_chunk *k, const struct piece *p)
     return (struct sim_end){.base = (uintptr_t)k->data, .pitch = p->width};
 }
 
+#define AHEAD 4u /* pieces of one copy that may lie staged; an H200 takes 1 MiB beside held work, and not 8 */
+
 int sim_stage_in(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, struct sim_mark *mark)
 {
+    struct sim_mark staged[AHEAD] = {0};
     struct piece p = {0};
 
-    while (next_piece(t, &p)) {
+    for (unsigned i = 0; next_piece(t, &p); i++) {
         struct sim_chunk *k;
-        int rc = chunk_take(c, &k);
+        int rc = sim_wait(&staged[i % AHEAD]);
+        if (!rc)
+            rc = chunk_take(c, &k);
         if (rc)
             return rc;
         for (size_t i = 0; i < p.rows; i++)
@@ -128,6 +133,7 @@ int sim_stage_in(struct sim_ctx *c, struct sim_stream *s, const struct sim_trans
         chunk_give(c, k, mark);
         if (rc)
             return rc;
+        staged[i % AHEAD] = *mark;
     }
     return CUDA_SUCCESS;
 }
