@@ -206,7 +206,14 @@ int sim_event_wait(struct sim_stream *s, struct sim_event *e)
     if (!mark_of(e, &m) || sim_done(&m))
         return CUDA_SUCCESS; /* never recorded, or past */
     struct sim_entry entry = {.command = SIM_AFTER, .a = m.ctx_id, .b = m.channel, .c = m.count};
-    return sim_submit(s, &entry, NULL);
+    int rc = sim_submit(s, &entry, NULL);
+    if (!rc && m.ctx == s->ctx) {
+        pthread_mutex_lock(&s->ctx->lock);
+        if (s->seen[m.channel] < m.count)
+            s->seen[m.channel] = m.count;
+        pthread_mutex_unlock(&s->ctx->lock);
+    }
+    return rc;
 }
 
 static int wait_event(CUstream h, bool ptds, CUevent e, unsigned flags)

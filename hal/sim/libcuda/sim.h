@@ -30,6 +30,7 @@ struct sim_stream {
     struct sim_ctx *ctx;
     uint64_t ctx_id;
     uint64_t last; /* its channel's count behind its last command */
+    uint64_t seen[SIM_CHANNELS]; /* of its context's channels, what it waited for by events; ctx->lock */
     uint64_t id;
     bool legacy, per_thread;
     unsigned owned; /* by owner, so many times over; protected by the context's lock */
