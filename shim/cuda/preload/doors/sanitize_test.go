@@ -5,6 +5,7 @@ import (
 	"context"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,7 +35,11 @@ func TestSanitized(t *testing.T) {
 		{"fork", "init", "work", "threads", "2", "100"},
 		{"init", "exec", filepath.Join(dir, "hosts", "linked_run"), "init", "work"},
 	} {
-		asan.sanitized(t, filepath.Join(dir, "hosts", "linked_run"), args...)
+		r := asan
+		if slices.Contains(args, "fork") { // the leak check of a child waits for what another thread held at the fork
+			r.env = append(slices.Clone(asan.env), "ASAN_OPTIONS=detect_leaks=0")
+		}
+		r.sanitized(t, filepath.Join(dir, "hosts", "linked_run"), args...)
 	}
 	old := asan
 	old.env = append([]string{"FAKE_TRAP=1"}, asan.env...)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -53,6 +54,29 @@ func TestCase16BadLaunchesWhileGated(t *testing.T)       { suspended(t, "bad_lau
 func TestCase17CaptureAtClosedGate(t *testing.T)         { suspended(t, "capture") }
 func TestCase18StreamsThatWaitForEachOther(t *testing.T) { suspended(t, "crossing") }
 func TestCase19FreeBehindSuspendedQueue(t *testing.T)    { suspended(t, "blocked") }
+
+// TestCase21LibrariesGiveTheSameResults runs cuBLAS, cuBLASLt, cuDNN, cuFFT, graphs
+// and NCCL by PyTorch without us, and under a gate that opens and closes at random.
+// It needs a real GPU.
+func TestCase21LibrariesGiveTheSameResults(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no python3 here")
+	}
+	if err := exec.Command(python, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())").Run(); err != nil {
+		t.Skip("no PyTorch with a GPU here")
+	}
+	simtest.Library(t)
+	folder, err := gated()
+	if err != nil {
+		t.Fatal(err)
+	}
+	alone, _ := run{driver: "-", bare: true}.output(t, python, "../testdata/libraries.py")
+	gated, _ := run{driver: "-", env: []string{"XMSCHED_LIB=" + folder, "GOVERNOR_ROVES=1"}}.output(t, python, "../testdata/libraries.py")
+	if len(lines(alone)) != 6 || alone != gated {
+		t.Errorf("without us:\n%swith a gate that roves:\n%s", alone, gated)
+	}
+}
 
 // TestCase19BlockedCallsGoOnWithoutDaemon: threads that wait inside the driver
 // for a closed gate go on when the daemon hangs, and when it has gone and closed

@@ -1,13 +1,14 @@
 /* An agent and a daemon in one, inside the program: it attaches a board of its
  * own, keeps its heart beating, and gives what grants the program asks for. The
- * program finds it as libxagent.so in $XMSCHED_LIB. */
+ * program finds it as libxagent.so in $XMSCHED_LIB. With $GOVERNOR_ROVES set it
+ * opens and closes the gate at random, whatever the program asks. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -51,24 +52,6 @@ static int attach(void)
     return 0;
 }
 
-int xm_agent_start(const struct xm_host *h)
-{
-    pthread_t thread;
-
-    host = h;
-    return attach() == 0 && pthread_create(&thread, NULL, beat, NULL) == 0 && pthread_detach(thread) == 0 ? 0 : -1;
-}
-
-bool governor_ready(void)
-{
-    return atomic_load(&attached);
-}
-
-struct xm_client_line *governor_client(void)
-{
-    return &board->devices[0].client;
-}
-
 /* A grant for the first device: level 2, threshold 16, batch 8. */
 void governor_grant(bool open, unsigned mode)
 {
@@ -81,6 +64,36 @@ void governor_grant(bool open, unsigned mode)
     __atomic_store_n(&d->level, 2, __ATOMIC_RELAXED);
     __atomic_store_n(&d->gate, epoch << 1 | open, __ATOMIC_RELEASE);
     syscall(SYS_futex, &d->gate, FUTEX_WAKE, 1000, NULL, NULL, 0);
+}
+
+static void *rove(void *unused)
+{
+    for (unsigned seed = 1;; usleep((useconds_t)(rand_r(&seed) % 5000)))
+        governor_grant(rand_r(&seed) % 2, XM_MODE_BOUNDED);
+    return unused;
+}
+
+static bool begin(void *(*body)(void *))
+{
+    pthread_t thread;
+
+    return pthread_create(&thread, NULL, body, NULL) == 0 && pthread_detach(thread) == 0;
+}
+
+int xm_agent_start(const struct xm_host *h)
+{
+    host = h;
+    return attach() == 0 && begin(beat) && (!getenv("GOVERNOR_ROVES") || begin(rove)) ? 0 : -1;
+}
+
+bool governor_ready(void)
+{
+    return atomic_load(&attached);
+}
+
+struct xm_client_line *governor_client(void)
+{
+    return &board->devices[0].client;
 }
 
 /* The daemon hangs, or goes on. */

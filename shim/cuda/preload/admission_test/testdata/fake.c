@@ -192,10 +192,24 @@ static struct CUstream_st *resolve(CUstream handle, bool per_thread_default)
 	return c->legacy;
 }
 
+bool fake_alone;
+
+/* Who opens gates takes xm_lock, and the driver may not return before a gate opens. */
+static void unlocked(void)
+{
+	if (!fake_alone)
+		return;
+	if (pthread_mutex_trylock(&xm_lock))
+		violate("a driver call under the lock");
+	else
+		pthread_mutex_unlock(&xm_lock);
+}
+
 static struct CUstream_st *touch(CUstream handle, const char *who)
 {
 	struct CUstream_st *s = resolve(handle, false);
 
+	unlocked();
 	if (s && (s->dead || s->context->dead)) {
 		fprintf(stderr, "%s: ", who);
 		violate("a destroyed stream was touched");
@@ -211,6 +225,7 @@ static struct CUstream_st *touch(CUstream handle, const char *who)
 
 static CUresult get_current(CUcontext *c)
 {
+	unlocked();
 	*c = depth ? stack[depth - 1] : NULL;
 	return 0;
 }
@@ -225,6 +240,7 @@ static CUresult get_device(CUdevice *d)
 
 static CUresult push_current(CUcontext c)
 {
+	unlocked();
 	if (c->dead)
 		violate("a destroyed context was made current");
 	stack[depth++] = c;
@@ -252,6 +268,7 @@ static CUresult name(char *text, int n, CUdevice d)
 
 static CUresult stream_context(CUstream s, CUcontext *c)
 {
+	unlocked();
 	*c = ((struct CUstream_st *)s)->context;
 	return 0;
 }
@@ -266,6 +283,7 @@ static CUresult is_capturing(CUstream s, CUstreamCaptureStatus *status)
 
 static void quiet(const char *who)
 {
+	unlocked();
 	if (atomic_load(&captures) && mode_now != 2) {
 		fprintf(stderr, "%s: ", who);
 		violate("called while somebody captures, capture mode not relaxed");

@@ -41,6 +41,7 @@ extern struct fake_faults {
 extern _Atomic uint32_t fake_violations;
 extern _Atomic uint64_t fake_commands, fake_completed, fake_writes, fake_waits, fake_queries, fake_records, fake_registrations;
 
+extern bool fake_alone; /* there is one thread: driver calls under the lock can be seen */
 void fake_driver_init(void);
 CUcontext fake_context(int device);        /* new */
 void fake_set_current(CUcontext c);        /* tells admission too */

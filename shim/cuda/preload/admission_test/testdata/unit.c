@@ -1302,6 +1302,7 @@ static const struct test {
 
 int main(int argc, char **argv)
 {
+	fake_alone = true;
 	for (unsigned i = 0; i < sizeof tests / sizeof *tests; i++) {
 		if (argc < 2) {
 			puts(tests[i].name);
