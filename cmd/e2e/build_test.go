@@ -65,6 +65,7 @@ func build(dir string) error {
 		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin + "/", "./cmd/xserver", "./cmd/xcli", "./cmd/xrun"},
 		program(dir, "spinner"),
 		program(dir, "queue"),
+		program(dir, "streams"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
 		cmd := exec.Command(step[0], step[1:]...)

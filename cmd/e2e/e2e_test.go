@@ -151,7 +151,7 @@ func TestDaemonAbsent(t *testing.T) {
 		t.Errorf("warned with %q, want one line that names %s", said, w.dir)
 	}
 	out, code := w.run("xcli", "list")
-	if code != 1 || !strings.Contains(out, "xserver --dir "+w.dir) || !strings.Contains(out, "daemon absent") {
+	if code != 1 || !strings.Contains(out, bin("xserver")+" --dir "+w.dir) || !strings.Contains(out, "daemon absent") {
 		t.Errorf("list: exit %d: %s", code, out)
 	}
 	if out, code := w.run("xrun", "--sim", "--require-daemon", "--", "/bin/true"); code != 1 || !strings.Contains(out, "no daemon") {
@@ -271,12 +271,12 @@ func TestSecondDaemon(t *testing.T) {
 func TestDoctor(t *testing.T) {
 	w := newWorld(t)
 	out, code := w.run("xcli", "doctor")
-	if code != 1 || !strings.HasSuffix(out, "next: xserver --dir "+w.dir+" &\n") {
+	if code != 1 || !strings.HasSuffix(out, "next: "+bin("xserver")+" --dir "+w.dir+" &\n") {
 		t.Errorf("without a daemon: exit %d: %s", code, out)
 	}
 	w.daemon()
 	out, code = w.run("xcli", "doctor")
-	if code != 0 || !strings.Contains(out, "glibc") || !strings.Contains(out, "next: xrun ") {
+	if code != 0 || !strings.Contains(out, "glibc") || !strings.HasSuffix(out, "next: xbench demo --sim\n") {
 		t.Errorf("with a daemon: exit %d: %s", code, out)
 	}
 }

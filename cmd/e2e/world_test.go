@@ -166,8 +166,10 @@ func (w *world) run(name string, args ...string) (string, int) {
 type row struct {
 	Task     uint64
 	PID      int
+	UID      uint32
 	Name     string
 	Priority int
+	Launches uint64
 	Level    uint32
 	Asked    string `json:"asked_level"`
 	Mode     string
