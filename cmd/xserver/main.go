@@ -43,6 +43,7 @@ func command() *cobra.Command {
 	c.Flags().BoolVar(&shared, "shared", false, "serve other users as well, and containers: opens the run directory and its sockets to them; root only, and always so in "+client.SystemDir)
 	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
 	c.Flags().DurationVar(&idleAfter, "idle-after", xserver.DefaultIdleAfter, "how long a program without work keeps the lower ones out: 1us to 1s; a program's own hint counts before it")
+	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v", compute.MinIdleAfter, compute.MaxIdleAfter))
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
 	return c
 }
