@@ -522,7 +522,6 @@ func inCapture(symbol, what string, args func(s uintptr) []uintptr) question {
 		s := t.stream(abi.CU_STREAM_NON_BLOCKING)
 		t.must("cuStreamBeginCapture_v2", uintptr(s), uintptr(abi.CU_STREAM_CAPTURE_MODE_RELAXED))
 		t.call(symbol, what, args(uintptr(s))...)
-		t.note("%s", t.capturing(s))
 		var graph uintptr
 		t.quiet("cuStreamEndCapture", uintptr(s), ptr(&graph))
 	}}

@@ -107,7 +107,7 @@ func wideValues(t *transcript) {
 	}{
 		{"EQ", abi.CU_STREAM_WAIT_VALUE_EQ, 7 << 40, 7, 7 << 40},
 		{"GEQ", abi.CU_STREAM_WAIT_VALUE_GEQ, 7 << 40, 7<<40 - 1, 7<<40 + 1},
-		{"GEQ across the wrap", abi.CU_STREAM_WAIT_VALUE_GEQ, 2, 1 << 63, 3},
+		{"GEQ across the wrap", abi.CU_STREAM_WAIT_VALUE_GEQ, 2, 0xfffffffffffffff0, 3},
 		{"AND", abi.CU_STREAM_WAIT_VALUE_AND, 1 << 50, 1<<50 - 1, 3 << 50},
 		{"NOR", abi.CU_STREAM_WAIT_VALUE_NOR, 0xfffffffffffffff0, 0xf, 0},
 	} {

@@ -14,15 +14,26 @@ __thread int sim_capture_mode; /* CU_STREAM_CAPTURE_MODE_*, of the thread */
 
 /* ---- streams in a capture ---- */
 
+static bool grow(struct sim_stream *s, size_t n)
+{
+    if (n <= s->tail_room)
+        return true;
+    struct sim_node **p = realloc(s->tail, n * sizeof *p);
+    void *edges = p ? calloc(n, sizeof(CUgraphEdgeData)) : NULL;
+    if (p)
+        s->tail = p;
+    if (!edges)
+        return false;
+    free(s->edges);
+    s->edges = edges;
+    s->tail_room = n;
+    return true;
+}
+
 static bool set_tail(struct sim_stream *s, struct sim_node *const *tail, size_t n)
 {
-    if (n > s->tail_room) {
-        struct sim_node **p = realloc(s->tail, n * sizeof *p);
-        if (!p)
-            return false;
-        s->tail = p;
-        s->tail_room = n;
-    }
+    if (!grow(s, n))
+        return false;
     if (n)
         memmove(s->tail, tail, n * sizeof *tail);
     s->tails = n;
@@ -34,14 +45,8 @@ bool sim_capture_add_tail(struct sim_stream *s, struct sim_node *node)
     for (size_t i = 0; i < s->tails; i++)
         if (s->tail[i] == node)
             return true;
-    if (s->tails == s->tail_room) {
-        size_t more = s->tail_room ? 2 * s->tail_room : 4;
-        struct sim_node **p = realloc(s->tail, more * sizeof *p);
-        if (!p)
-            return false;
-        s->tail = p;
-        s->tail_room = more;
-    }
+    if (s->tails == s->tail_room && !grow(s, s->tail_room ? 2 * s->tail_room : 4))
+        return false;
     s->tail[s->tails++] = node;
     return true;
 }
@@ -62,9 +67,7 @@ static void part(struct sim_stream *s)
     __atomic_store_n(&s->capture, NULL, __ATOMIC_RELEASE);
     if (blocks(s))
         __atomic_sub_fetch(&s->ctx->capturing, 1, __ATOMIC_SEQ_CST);
-    free(s->tail);
-    s->tail = NULL;
-    s->tails = s->tail_room = 0;
+    s->tails = 0;
     s->capture_next = NULL;
 }
 
@@ -185,11 +188,31 @@ static int lose_blocking(const struct sim_ctx *c)
     return rc;
 }
 
+bool sim_capture_is_implicit(const struct sim_stream *s)
+{
+    return s->legacy && __atomic_load_n(&s->ctx->capturing, __ATOMIC_ACQUIRE);
+}
+
 int sim_capture_implicit(const struct sim_stream *s)
 {
-    if (!s->legacy || !__atomic_load_n(&s->ctx->capturing, __ATOMIC_ACQUIRE))
-        return CUDA_SUCCESS;
-    return lose_blocking(s->ctx);
+    return sim_capture_is_implicit(s) ? lose_blocking(s->ctx) : CUDA_SUCCESS;
+}
+
+int sim_capture_waits(struct sim_stream *s)
+{
+    int rc = sim_capture_sync(s);
+    return rc ? rc : sim_capture_unsafe();
+}
+
+int sim_capture_refused(struct sim_stream *s, int rc)
+{
+    if (!sim_capturing(s))
+        return rc;
+    pthread_mutex_lock(&sim_graph_lock);
+    if (s->capture)
+        lose(s->capture, rc);
+    pthread_mutex_unlock(&sim_graph_lock);
+    return rc;
 }
 
 int sim_capture_context(const struct sim_ctx *c)
@@ -259,7 +282,7 @@ int sim_capture_event(const struct sim_event *e)
     pthread_mutex_lock(&sim_graph_lock);
     if (e->capture) {
         struct sim_capture *cap = by_id(e->capture);
-        rc = cap ? lose(cap, CUDA_ERROR_CAPTURED_EVENT) : CUDA_ERROR_CAPTURED_EVENT;
+        rc = cap ? lose(cap, CUDA_ERROR_CAPTURED_EVENT) : CUDA_ERROR_INVALID_VALUE;
     }
     pthread_mutex_unlock(&sim_graph_lock);
     return rc;
@@ -337,7 +360,7 @@ int sim_capture_wait(struct sim_stream *s, struct sim_event *e, unsigned flags)
     else if (s->capture && (e->capture || e->recorded))
         rc = lose(s->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
     else
-        rc = s->capture ? CUDA_SUCCESS : CUDA_ERROR_CAPTURED_EVENT; /* never recorded, or in a capture that is over */
+        rc = s->capture ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE; /* never recorded, or in a capture that is over */
     pthread_mutex_unlock(&sim_graph_lock);
     return rc;
 }
@@ -346,7 +369,7 @@ int sim_capture_wait(struct sim_stream *s, struct sim_event *e, unsigned flags)
 
 void sim_capture_stream_gone(struct sim_stream *s)
 {
-    if (!sim_capturing(s))
+    if (!sim_capturing(s) && !s->tail)
         return;
     pthread_mutex_lock(&sim_graph_lock);
     struct sim_capture *cap = s->capture;
@@ -361,6 +384,11 @@ void sim_capture_stream_gone(struct sim_stream *s)
         if (cap->origin == s)
             finish(cap, false);
     }
+    free(s->tail);
+    free(s->edges);
+    s->tail = NULL;
+    s->edges = NULL;
+    s->tails = s->tail_room = 0;
     pthread_mutex_unlock(&sim_graph_lock);
 }
 
@@ -381,8 +409,6 @@ void sim_capture_context_gone(struct sim_ctx *c)
 
 int sim_capture_begin(struct sim_stream *s, struct sim_ctx *c, int mode, struct sim_graph *into, struct sim_node *const *before, size_t n)
 {
-    if (s->legacy)
-        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     if (s->capture)
         return CUDA_ERROR_ILLEGAL_STATE;
     struct sim_capture *cap = calloc(1, sizeof *cap);
@@ -427,11 +453,10 @@ int sim_capture_end(struct sim_stream *s, struct sim_graph **out)
 
     if (!cap)
         return CUDA_ERROR_ILLEGAL_STATE;
-    if (cap->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(cap->thread, pthread_self()))
-        return CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
     if (cap->origin != s)
         return lose(cap, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
-    int rc = cap->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(cap) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    bool stranger = cap->mode != CU_STREAM_CAPTURE_MODE_RELAXED && !pthread_equal(cap->thread, pthread_self());
+    int rc = stranger ? CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD : cap->invalid ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(cap) ? CUDA_SUCCESS : CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
     *out = rc ? NULL : cap->graph;
     finish(cap, !rc);
     return rc;

@@ -11,6 +11,9 @@ static int begin_capture(CUstream h, bool ptds, int mode)
         return rc;
     if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
+    rc = sim_capture_implicit(s);
+    if (rc || s->legacy)
+        return rc ? rc : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&sim_graph_lock);
     rc = sim_capture_begin(s, c, mode, NULL, NULL, 0);
     pthread_mutex_unlock(&sim_graph_lock);
@@ -40,6 +43,9 @@ static int begin_to_graph(CUstream h, bool ptds, CUgraph g, const CUgraphNode *b
         return rc;
     if (mode < CU_STREAM_CAPTURE_MODE_GLOBAL || mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
+    rc = sim_capture_implicit(s);
+    if (rc || s->legacy)
+        return rc ? rc : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
     pthread_mutex_lock(&sim_graph_lock);
     rc = sim_is_graph(g) && !g->capturing && nodes_of(g, before, n) ? sim_capture_begin(s, c, mode, g, before, n) : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_unlock(&sim_graph_lock);
@@ -67,12 +73,15 @@ static int end_capture(CUstream h, bool ptds, CUgraph *out)
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&sim_graph_lock);
     rc = sim_capture_end(s, &g);
+    if (!out && g) { /* nobody wants it */
+        sim_graph_drop(g);
+        g = NULL;
+    }
     pthread_mutex_unlock(&sim_graph_lock);
-    *out = g;
+    if (out)
+        *out = g;
     return rc;
 }
 
@@ -98,9 +107,8 @@ static int tell(CUstream h, bool ptds, struct info to)
         return rc;
     if (!to.status)
         return CUDA_ERROR_INVALID_VALUE;
-    rc = sim_capture_implicit(s);
-    if (rc)
-        return rc;
+    if (sim_capture_is_implicit(s))
+        return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
     pthread_mutex_lock(&sim_graph_lock);
     const struct sim_capture *cap = s->capture;
     *to.status = !cap ? CU_STREAM_CAPTURE_STATUS_NONE : cap->invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
@@ -110,9 +118,9 @@ static int tell(CUstream h, bool ptds, struct info to)
         if (to.graph)
             *to.graph = cap->graph;
         if (to.tail)
-            *to.tail = s->tails ? s->tail : NULL;
+            *to.tail = s->tail;
         if (to.data)
-            *to.data = NULL;
+            *to.data = s->edges;
         if (to.tails)
             *to.tails = s->tails;
     }
@@ -173,7 +181,7 @@ EXPORT CUresult cuThreadExchangeStreamCaptureMode(int *mode)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+    if (!mode)
         return CUDA_ERROR_INVALID_VALUE;
     int old = sim_capture_mode;
     sim_capture_mode = *mode;

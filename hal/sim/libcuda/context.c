@@ -213,6 +213,9 @@ EXPORT CUresult cuCtxPopCurrent_v2(CUcontext *out)
 EXPORT CUresult cuCtxPushCurrent(CUcontext c) { return cuCtxPushCurrent_v2(c); }
 EXPORT CUresult cuCtxPopCurrent(CUcontext *out) { return cuCtxPopCurrent_v2(out); }
 
+#define COREDUMP 0x20u
+#define COREDUMP_BY_USER 0x40u /* read back as the former */
+
 static int create(CUcontext *out, unsigned flags, CUdevice device, unsigned version)
 {
     int rc = sim_ready();
@@ -225,7 +228,7 @@ static int create(CUcontext *out, unsigned flags, CUdevice device, unsigned vers
     struct sim_ctx *c = sim_ctx_new();
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    c->flags = flags;
+    c->flags = flags & COREDUMP_BY_USER ? (flags & ~COREDUMP_BY_USER) | COREDUMP : flags;
     c->version = version;
     rc = sim_ctx_begin(c);
     if (!rc)
@@ -304,8 +307,6 @@ EXPORT CUresult cuCtxDetach(CUcontext c)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!c)
-        return CUDA_ERROR_INVALID_VALUE;
     if (!known(c) || !depth || stack[depth - 1].ctx != c)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!c->attached)
@@ -372,7 +373,7 @@ EXPORT CUresult cuCtxSetFlags(unsigned flags)
         return rc;
     if (!sim_ctx_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    c->flags = flags;
+    c->flags = flags & ~(unsigned)CU_CTX_MAP_HOST;
     return CUDA_SUCCESS;
 }
 
@@ -435,4 +436,29 @@ EXPORT CUresult cuCtxSynchronize_v2(CUcontext ctx)
     struct sim_ctx *c;
     int rc = one(ctx, &c);
     return rc ? rc : synchronize(c);
+}
+
+/* ---- events of a whole context ---- */
+
+EXPORT CUresult cuCtxRecordEvent(CUcontext ctx, CUevent e)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    if (rc)
+        return rc;
+    return sim_is_event(e) ? sim_event_record_all(c, e) : CUDA_ERROR_INVALID_HANDLE;
+}
+
+EXPORT CUresult cuCtxWaitEvent(CUcontext ctx, CUevent e)
+{
+    struct sim_ctx *c;
+    int rc = one(ctx, &c);
+    if (rc)
+        return rc;
+    if (!sim_is_event(e))
+        return CUDA_ERROR_INVALID_HANDLE;
+    rc = sim_event_wait(&c->legacy, e); /* and all that comes waits for the legacy stream */
+    if (!rc)
+        sim_ctx_barrier(c);
+    return rc;
 }

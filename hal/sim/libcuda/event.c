@@ -90,6 +90,16 @@ static int check(CUevent e)
     return sim_is_event(e) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
+static int recorded(struct sim_ctx *c, struct sim_event *e, const struct sim_mark *mark)
+{
+    sim_capture_event_gone(e);
+    pthread_mutex_lock(&c->lock);
+    e->mark = *mark;
+    e->recorded = true;
+    pthread_mutex_unlock(&c->lock);
+    return CUDA_SUCCESS;
+}
+
 int sim_event_record(struct sim_stream *s, struct sim_ctx *c, struct sim_event *e)
 {
     struct sim_mark mark;
@@ -100,14 +110,18 @@ int sim_event_record(struct sim_stream *s, struct sim_ctx *c, struct sim_event *
     if (e->flags & CU_EVENT_DISABLE_TIMING)
         entry = (struct sim_entry){.command = SIM_NOP};
     int rc = sim_submit(s, &entry, &mark);
-    if (rc)
-        return rc;
-    sim_capture_event_gone(e);
-    pthread_mutex_lock(&c->lock);
-    e->mark = mark;
-    e->recorded = true;
-    pthread_mutex_unlock(&c->lock);
-    return CUDA_SUCCESS;
+    return rc ? rc : recorded(c, e, &mark);
+}
+
+int sim_event_record_all(struct sim_ctx *c, struct sim_event *e)
+{
+    struct sim_mark mark;
+    struct sim_entry entry = {.command = e->flags & CU_EVENT_DISABLE_TIMING ? SIM_NOP : SIM_EVENT, .a = e->slot};
+
+    if (e->ctx != c || e->ctx_id != c->id)
+        return CUDA_ERROR_INVALID_HANDLE;
+    int rc = sim_submit_behind_all(c, &entry, &mark);
+    return rc ? rc : recorded(c, e, &mark);
 }
 
 static int record(CUevent e, CUstream h, bool ptds, unsigned flags)
@@ -122,6 +136,8 @@ static int record(CUevent e, CUstream h, bool ptds, unsigned flags)
         return rc;
     if (flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
+    if (flags && !sim_capturing(s))
+        return CUDA_ERROR_ILLEGAL_STATE; /* EXTERNAL means something in captures alone */
     if (e->ctx != c || e->ctx_id != s->ctx_id)
         return CUDA_ERROR_INVALID_HANDLE;
     return sim_capturing(s) ? sim_capture_record(s, e, flags) : sim_event_record(s, c, e);
@@ -228,6 +244,11 @@ static int wait_event(CUstream h, bool ptds, CUevent e, unsigned flags)
         return rc;
     if (flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
+    if (flags && !sim_capturing(s))
+        return CUDA_ERROR_ILLEGAL_STATE;
+    rc = sim_capture_implicit(s);
+    if (rc)
+        return rc;
     if (sim_capturing(s) || __atomic_load_n(&e->capture, __ATOMIC_ACQUIRE))
         return sim_capture_wait(s, e, flags);
     return sim_event_wait(s, e);

@@ -103,10 +103,12 @@ int sim_function_get(const struct sim_function *f, int attribute, int *value)
     case LOCAL_SIZE_BYTES:
     case CACHE_MODE_CA:
     case CLUSTER_SIZE_MUST_BE_SET:
+        *value = 0;
+        return CUDA_SUCCESS;
     case REQUIRED_CLUSTER_WIDTH:
     case REQUIRED_CLUSTER_HEIGHT:
     case REQUIRED_CLUSTER_DEPTH:
-        *value = 0;
+        *value = f->required_cluster[attribute - REQUIRED_CLUSTER_WIDTH];
         return CUDA_SUCCESS;
     case NUM_REGS:
         *value = 32;
@@ -146,6 +148,13 @@ int sim_function_set(struct sim_function *f, int attribute, int value)
             return CUDA_ERROR_INVALID_VALUE;
         f->carveout = value;
         return CUDA_SUCCESS;
+    case REQUIRED_CLUSTER_WIDTH:
+    case REQUIRED_CLUSTER_HEIGHT:
+    case REQUIRED_CLUSTER_DEPTH:
+        if (value < 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        f->required_cluster[attribute - REQUIRED_CLUSTER_WIDTH] = value;
+        return CUDA_SUCCESS;
     case NON_PORTABLE_CLUSTER_SIZE_ALLOWED:
         f->wide_clusters = value != 0;
         return CUDA_SUCCESS;
@@ -160,8 +169,10 @@ int sim_function_set(struct sim_function *f, int attribute, int value)
 
 EXPORT CUresult cuFuncGetAttribute(int *value, int attribute, CUfunction f)
 {
+    if (!value)
+        return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
     int rc = check(f);
-    return rc ? rc : value ? sim_function_get(f, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    return rc ? rc : sim_function_get(f, attribute, value);
 }
 
 EXPORT CUresult cuFuncSetAttribute(CUfunction f, int attribute, int value)

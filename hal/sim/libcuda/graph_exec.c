@@ -111,7 +111,6 @@ struct sim_node *sim_exec_enter(CUgraphExec x, CUgraphNode n)
 
 #define KNOWN_FLAGS 15u /* AUTO_FREE_ON_LAUNCH, UPLOAD, DEVICE_LAUNCH, USE_NODE_PRIORITY */
 #define UPLOAD 2u
-#define DEVICE_LAUNCH 4u
 
 static int instantiate(CUgraphExec *out, CUgraph g, uint64_t flags)
 {
@@ -121,8 +120,9 @@ static int instantiate(CUgraphExec *out, CUgraph g, uint64_t flags)
         return rc;
     if (!out || flags & ~(uint64_t)KNOWN_FLAGS)
         return CUDA_ERROR_INVALID_VALUE;
-    if (flags & DEVICE_LAUNCH)
-        return sim_unsupported("an executable graph that is launched from the device");
+    rc = sim_capture_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&sim_graph_lock);
     rc = sim_is_graph(g) && !g->capturing ? exec_make(g, flags, &x) : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_unlock(&sim_graph_lock);
@@ -169,13 +169,16 @@ EXPORT CUresult cuGraphExecGetFlags(CUgraphExec x, cuuint64_t *flags)
         return rc;
     if (!flags || !sim_is_exec(x))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = x->flags;
+    *flags = x->flags & ~(cuuint64_t)UPLOAD; /* that was done once */
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuGraphExecDestroy(CUgraphExec x)
 {
     int rc = sim_ready();
+    if (rc)
+        return rc;
+    rc = sim_capture_unsafe();
     if (rc)
         return rc;
     pthread_mutex_lock(&sim_graph_lock);
@@ -215,19 +218,6 @@ static int put_all(struct sim_exec *x, struct sim_stream *s, struct sim_ctx *c)
     return rc;
 }
 
-/* Captured, it is a child of the graph that is being made. */
-static int capture_launch(struct sim_exec *x, struct sim_stream *s)
-{
-    struct sim_work w = {.type = CU_GRAPH_NODE_TYPE_GRAPH};
-
-    pthread_mutex_lock(&sim_graph_lock);
-    w.child = sim_graph_copy(x->graph);
-    if (w.child)
-        w.child->child = true;
-    pthread_mutex_unlock(&sim_graph_lock);
-    return w.child ? sim_capture_work(s, &w) : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
 static int launch(CUgraphExec x, CUstream h, bool ptds)
 {
     struct sim_ctx *c;
@@ -238,9 +228,8 @@ static int launch(CUgraphExec x, CUstream h, bool ptds)
         return rc;
     if (!hold(x))
         return CUDA_ERROR_INVALID_VALUE;
-    if (sim_capturing(s))
-        rc = capture_launch(x, s);
-    else if (!(rc = sim_capture_implicit(s)))
+    rc = sim_capture_sync(s); /* no graph is launched inside of another */
+    if (!rc)
         rc = put_all(x, s, c);
     sim_exec_leave(x);
     return rc;

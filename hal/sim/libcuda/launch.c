@@ -75,6 +75,9 @@ int sim_launch_entry(struct sim_ctx *c, CUfunction handle, const struct sim_shap
         return rc;
     if (f->module->ctx != c || f->module->ctx_id != c->id)
         return CUDA_ERROR_INVALID_HANDLE;
+    for (unsigned i = 0; i < 3; i++)
+        if (f->required_cluster[i] > 1 && shape->grid[i] % (unsigned)f->required_cluster[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     memset(e, 0, offsetof(struct sim_entry, args));
     e->command = SIM_LAUNCH;
     memcpy(e->grid, shape->grid, sizeof e->grid);
@@ -107,9 +110,10 @@ static int launch(CUfunction f, const struct sim_shape *shape, CUstream h, bool 
     struct sim_entry e;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
-    if (!rc)
-        rc = sim_launch_entry(c, f, shape, params, extra, &e);
-    return rc ? rc : sim_launch_run(c, s, f, &e);
+    if (rc)
+        return rc;
+    rc = sim_launch_entry(c, f, shape, params, extra, &e);
+    return rc ? sim_capture_refused(s, rc) : sim_launch_run(c, s, f, &e);
 }
 
 #define DIMENSIONS unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, CUstream h

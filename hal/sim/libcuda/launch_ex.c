@@ -31,7 +31,8 @@ enum { /* CUlaunchAttributeID */
 /* What the attributes of a launch come to. */
 struct wishes {
     bool together;
-    unsigned cluster[3]; /* 0: none asked for */
+    bool clustered;
+    unsigned cluster[3];
     CUevent event;
 };
 
@@ -45,9 +46,9 @@ static uint32_t word(const struct cu_launch_attribute *a, unsigned i)
 static int event_of(const struct cu_launch_attribute *a, struct wishes *w)
 {
     memcpy(&w->event, a->value, sizeof w->event);
-    if (!sim_is_event(w->event) || !(w->event->flags & CU_EVENT_DISABLE_TIMING))
+    if (!sim_is_event(w->event))
         return CUDA_ERROR_INVALID_VALUE;
-    return CUDA_SUCCESS;
+    return w->event->flags & CU_EVENT_DISABLE_TIMING ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
 static int take(const struct cu_launch_attribute *a, struct wishes *w)
@@ -67,7 +68,8 @@ static int take(const struct cu_launch_attribute *a, struct wishes *w)
     case CLUSTER_DIMENSION:
         for (unsigned i = 0; i < 3; i++)
             w->cluster[i] = word(a, i);
-        return w->cluster[0] && w->cluster[1] && w->cluster[2] ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+        w->clustered = w->cluster[0] || w->cluster[1] || w->cluster[2]; /* all of them 0: none */
+        return CUDA_SUCCESS;
     case CLUSTER_SCHEDULING_POLICY_PREFERENCE:
         return word(a, 0) <= 2 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     case MEM_SYNC_DOMAIN:
@@ -78,20 +80,20 @@ static int take(const struct cu_launch_attribute *a, struct wishes *w)
     case LAUNCH_COMPLETION_EVENT:
         return event_of(a, w);
     case DEVICE_UPDATABLE_KERNEL_NODE:
-        return word(a, 0) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+        return word(a, 0) ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     }
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-static int cluster_ok(const struct sim_entry *e, const struct wishes *w, bool wide)
+static int cluster_ok(const struct sim_shape *shape, const struct wishes *w, bool wide)
 {
     uint64_t n = (uint64_t)w->cluster[0] * w->cluster[1] * w->cluster[2];
 
-    if (!n)
+    if (!w->clustered)
         return CUDA_SUCCESS;
     for (unsigned i = 0; i < 3; i++)
-        if (e->grid[i] % w->cluster[i])
-            return CUDA_ERROR_INVALID_VALUE;
+        if (!w->cluster[i] || shape->grid[i] % w->cluster[i])
+            return CUDA_ERROR_INVALID_CLUSTER_SIZE;
     return n <= (wide ? LARGEST_CLUSTER : PORTABLE_CLUSTER) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
@@ -111,14 +113,18 @@ static int launch(CUfunction f, const struct sim_shape *shape, CUstream h, bool 
     struct sim_entry e;
 
     int rc = sim_stream_of(h, ptds, &c, &s);
+    if (rc)
+        return rc;
+    const struct sim_function *known = w->together || w->clustered ? sim_function_of(f, c, &rc) : NULL;
+    if (known && w->together && shape->shared > (unsigned)known->max_dynamic)
+        rc = CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE; /* not one block would be resident */
+    if (known && !rc)
+        rc = cluster_ok(shape, w, known->wide_clusters);
     if (!rc)
         rc = sim_launch_entry(c, f, shape, params, extra, &e);
-    if (!rc)
-        rc = cluster_ok(&e, w, sim_function_of(f, c, &rc)->wide_clusters);
     if (!rc && w->together)
         rc = together_ok(&e);
-    if (!rc)
-        rc = sim_launch_run(c, s, f, &e);
+    rc = rc ? sim_capture_refused(s, rc) : sim_launch_run(c, s, f, &e);
     if (rc || !w->event)
         return rc;
     return sim_capturing(s) ? sim_capture_record(s, w->event, 0) : sim_event_record(s, c, w->event);

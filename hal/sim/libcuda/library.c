@@ -41,19 +41,21 @@ static struct sim_kernel *kernel_new(struct sim_library *l, struct sim_ptx_entry
     return k;
 }
 
+/* What is wrong with the code shows when somebody wants something of it. */
 static int load(CUlibrary *out, const char *image)
 {
-    struct sim_ptx_entry *entries;
-    unsigned count;
+    struct sim_ptx_entry *entries = NULL;
+    unsigned count = 0;
 
-    int rc = sim_image_check(image);
-    if (!rc)
-        rc = sim_ptx_parse(image, &entries, &count);
-    if (rc)
-        return rc;
+    int broken = sim_image_check(image);
+    if (!broken)
+        broken = sim_ptx_parse(image, &entries, &count);
+    if (broken)
+        count = 0;
     struct sim_library *l = sim_library_new();
     if (l) {
         __atomic_store_n(&l->live, 1, __ATOMIC_RELEASE);
+        l->broken = broken;
         l->image = strdup(image);
         l->kernels = calloc(count ? count : 1, sizeof *l->kernels);
         l->kernel_count = l->kernels ? count : 0;
@@ -61,7 +63,8 @@ static int load(CUlibrary *out, const char *image)
     bool ok = l && l->image && l->kernels;
     for (unsigned i = 0; ok && i < count; i++)
         ok = (l->kernels[i] = kernel_new(l, &entries[i])) != NULL;
-    sim_ptx_free(entries, count);
+    if (!broken)
+        sim_ptx_free(entries, count);
     if (ok) {
         *out = l;
         return CUDA_SUCCESS;
@@ -191,46 +194,46 @@ struct sim_function *sim_function_of(CUfunction handle, struct sim_ctx *c, int *
 
 /* ---- questions ---- */
 
-static int check(CUlibrary l)
+/* out: where the answer goes, asked for first. */
+static int check(const void *out, CUlibrary l)
 {
     int rc = sim_ready();
-    return rc ? rc : sim_is_library(l) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (rc)
+        return rc;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_is_library(l) ? l->broken : CUDA_ERROR_INVALID_HANDLE;
 }
 
 EXPORT CUresult cuLibraryGetKernel(CUkernel *out, CUlibrary l, const char *name)
 {
-    int rc = check(l);
+    int rc = check(out, l);
     if (rc)
         return rc;
-    if (!out || !name || !*name)
+    if (!name || !*name)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < l->kernel_count; i++)
         if (!strcmp(l->kernels[i]->entry.name, name)) {
             *out = l->kernels[i];
             return CUDA_SUCCESS;
         }
-    *out = NULL;
     return CUDA_ERROR_NOT_FOUND;
 }
 
 EXPORT CUresult cuLibraryGetKernelCount(unsigned *count, CUlibrary l)
 {
-    int rc = check(l);
+    int rc = check(count, l);
     if (rc)
         return rc;
-    if (!count)
-        return CUDA_ERROR_INVALID_VALUE;
     *count = l->kernel_count;
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuLibraryEnumerateKernels(CUkernel *kernels, unsigned n, CUlibrary l)
 {
-    int rc = check(l);
+    int rc = check(kernels, l);
     if (rc)
         return rc;
-    if (!kernels)
-        return CUDA_ERROR_INVALID_VALUE;
     for (unsigned i = 0; i < n && i < l->kernel_count; i++)
         kernels[i] = l->kernels[i];
     return CUDA_SUCCESS;
@@ -241,13 +244,11 @@ EXPORT CUresult cuLibraryGetModule(CUmodule *out, CUlibrary l)
     struct sim_ctx *c;
     struct sim_module *m = NULL;
 
-    int rc = check(l);
+    int rc = check(out, l);
     if (!rc)
         rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&library_lock);
     rc = module_in(l, c, &m);
     pthread_mutex_unlock(&library_lock);
@@ -256,23 +257,25 @@ EXPORT CUresult cuLibraryGetModule(CUmodule *out, CUlibrary l)
     return rc;
 }
 
-static int check_kernel(CUkernel k)
+static int check_kernel(const void *out, CUkernel k)
 {
     int rc = sim_ready();
-    return rc ? rc : sim_is_kernel(k) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (rc)
+        return rc;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    return sim_is_kernel(k) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
 EXPORT CUresult cuKernelGetFunction(CUfunction *out, CUkernel k)
 {
     struct sim_ctx *c;
 
-    int rc = check_kernel(k);
+    int rc = check_kernel(out, k);
     if (!rc)
         rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     struct sim_function *f = sim_function_of((CUfunction)(void *)k, c, &rc);
     if (!f)
         return rc;
@@ -282,32 +285,32 @@ EXPORT CUresult cuKernelGetFunction(CUfunction *out, CUkernel k)
 
 EXPORT CUresult cuKernelGetLibrary(CUlibrary *out, CUkernel k)
 {
-    int rc = check_kernel(k);
+    int rc = check_kernel(out, k);
     if (rc)
         return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
     *out = k->library;
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuKernelGetName(const char **name, CUkernel k)
 {
-    int rc = check_kernel(k);
+    int rc = check_kernel(name, k);
     if (rc)
         return rc;
-    if (!name)
-        return CUDA_ERROR_INVALID_VALUE;
     *name = k->entry.name;
     return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuKernelGetParamInfo(CUkernel k, size_t index, size_t *offset, size_t *size)
 {
-    int rc = check_kernel(k);
+    struct sim_ctx *c;
+
+    int rc = check_kernel(offset, k);
+    if (!rc)
+        rc = sim_current(&c); /* the code is brought to one to be asked */
     if (rc)
         return rc;
-    if (!offset || index >= k->entry.params)
+    if (index >= k->entry.params)
         return CUDA_ERROR_INVALID_VALUE;
     *offset = k->entry.offsets[index];
     if (size)
@@ -323,18 +326,18 @@ static struct sim_function standing_for(const struct sim_kernel *k)
 
 EXPORT CUresult cuKernelGetAttribute(int *value, int attribute, CUkernel k, CUdevice device)
 {
-    int rc = check_kernel(k);
+    int rc = check_kernel(value, k);
     if (rc)
         return rc;
     if (device != 0)
         return CUDA_ERROR_INVALID_DEVICE;
     const struct sim_function f = standing_for(k);
-    return value ? sim_function_get(&f, attribute, value) : CUDA_ERROR_INVALID_VALUE;
+    return sim_function_get(&f, attribute, value);
 }
 
 EXPORT CUresult cuKernelSetAttribute(int attribute, int value, CUkernel k, CUdevice device)
 {
-    int rc = check_kernel(k);
+    int rc = check_kernel(k, k);
     if (rc)
         return rc;
     if (device != 0)
@@ -357,7 +360,7 @@ EXPORT CUresult cuKernelSetAttribute(int attribute, int value, CUkernel k, CUdev
 
 EXPORT CUresult cuKernelSetCacheConfig(CUkernel k, unsigned config, CUdevice device)
 {
-    int rc = check_kernel(k);
+    int rc = check_kernel(k, k);
     if (rc)
         return rc;
     if (device != 0)

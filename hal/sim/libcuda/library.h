@@ -21,6 +21,7 @@ struct sim_instance {
 
 struct sim_library {
     uint32_t live;
+    int broken; /* CUresult, why nothing can be had of it; 0: it can */
     char *image;
     struct sim_kernel **kernels;
     unsigned kernel_count;

@@ -2,12 +2,21 @@
  * size: a program finds again what it has set. */
 #include "sim.h"
 
-enum { STACK_SIZE, PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE, DEV_RUNTIME_SYNC_DEPTH, DEV_RUNTIME_PENDING_LAUNCH_COUNT, MAX_L2_FETCH_GRANULARITY, PERSISTING_L2_CACHE_SIZE };
+enum { STACK_SIZE, PRINTF_FIFO_SIZE, MALLOC_HEAP_SIZE, DEV_RUNTIME_SYNC_DEPTH, DEV_RUNTIME_PENDING_LAUNCH_COUNT, MAX_L2_FETCH_GRANULARITY, PERSISTING_L2_CACHE_SIZE, SHMEM_SIZE, CIG_ENABLED };
 
-_Static_assert(SIM_LIMITS == PERSISTING_L2_CACHE_SIZE + 1, "limits that a context keeps");
+#define LAST_LIMIT 9 /* CIG_SHMEM_FALLBACK_ENABLED: this device has neither it nor a depth */
+
+_Static_assert(SIM_LIMITS == CIG_ENABLED + 1, "limits that a context keeps");
 
 /* What the driver gives a context, of an H200. */
-static const size_t defaults[SIM_LIMITS] = {1024, 7 << 20, 8 << 20, 2, 2048, 64, 0};
+static const size_t defaults[SIM_LIMITS] = {1024, 8650752, 8 << 20, 0, 2048, 64, 11796480, 232448, 0};
+
+static int check(int limit)
+{
+    if (limit < 0 || limit > LAST_LIMIT)
+        return CUDA_ERROR_INVALID_VALUE;
+    return limit == DEV_RUNTIME_SYNC_DEPTH || limit == LAST_LIMIT ? CUDA_ERROR_UNSUPPORTED_LIMIT : CUDA_SUCCESS;
+}
 
 EXPORT CUresult cuCtxGetLimit(size_t *value, int limit)
 {
@@ -17,8 +26,9 @@ EXPORT CUresult cuCtxGetLimit(size_t *value, int limit)
         return rc;
     if (!value)
         return CUDA_ERROR_INVALID_VALUE;
-    if (limit < 0 || limit >= SIM_LIMITS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    rc = check(limit);
+    if (rc)
+        return rc;
     *value = c->limit_set[limit] ? c->limits[limit] : defaults[limit];
     return CUDA_SUCCESS;
 }
@@ -29,8 +39,9 @@ EXPORT CUresult cuCtxSetLimit(int limit, size_t value)
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (limit < 0 || limit >= SIM_LIMITS)
-        return CUDA_ERROR_NOT_SUPPORTED;
+    rc = check(limit);
+    if (rc)
+        return rc;
     c->limits[limit] = value;
     c->limit_set[limit] = true;
     return CUDA_SUCCESS;

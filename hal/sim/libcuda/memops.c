@@ -3,7 +3,7 @@
 #include "graph.h"
 #include "memops.h"
 
-#define MAX_OPS 256u
+#define MAX_OPS 255u
 
 static bool address_ok(CUdeviceptr address, unsigned width)
 {
@@ -42,6 +42,9 @@ int sim_memops_check(unsigned count, const CUstreamBatchMemOpParams *ops, unsign
 {
     if (count > MAX_OPS || flags || (count && !ops))
         return CUDA_ERROR_INVALID_VALUE;
+    for (unsigned i = 0; i < count; i++)
+        if (ops[i].operation == CU_STREAM_MEM_OP_FLUSH_REMOTE_WRITES)
+            return CUDA_ERROR_NOT_SUPPORTED; /* CAN_FLUSH_REMOTE_WRITES is 0 */
     for (unsigned i = 0; i < count; i++)
         if (!op_ok(&ops[i]))
             return CUDA_ERROR_INVALID_VALUE;
@@ -110,13 +113,9 @@ static int word_op(unsigned operation, CUstream h, bool ptds, CUdeviceptr addres
         return word_op(operation, h, true, a, v, flags);                                         \
     }
 
-WORD_OP(cuStreamWaitValue32, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
 WORD_OP(cuStreamWaitValue32_v2, CU_STREAM_MEM_OP_WAIT_VALUE_32, cuuint32_t)
-WORD_OP(cuStreamWriteValue32, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
 WORD_OP(cuStreamWriteValue32_v2, CU_STREAM_MEM_OP_WRITE_VALUE_32, cuuint32_t)
-WORD_OP(cuStreamWaitValue64, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
 WORD_OP(cuStreamWaitValue64_v2, CU_STREAM_MEM_OP_WAIT_VALUE_64, cuuint64_t)
-WORD_OP(cuStreamWriteValue64, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 WORD_OP(cuStreamWriteValue64_v2, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
 
 #define BATCH(name)                                                                                            \
@@ -129,5 +128,47 @@ WORD_OP(cuStreamWriteValue64_v2, CU_STREAM_MEM_OP_WRITE_VALUE_64, cuuint64_t)
         return operations(h, true, count, ops, flags);                                                         \
     }
 
-BATCH(cuStreamBatchMemOp)
 BATCH(cuStreamBatchMemOp_v2)
+
+/* The first version, which a driver has to be told to allow (CAN_USE_STREAM_MEM_OPS_V1
+ * is 0): it refuses whatever a stream is asked. */
+static int first_version(CUstream h, bool ptds, unsigned count)
+{
+    struct sim_ctx *c;
+    struct sim_stream *s;
+
+    int rc = sim_stream_of(h, ptds, &c, &s);
+    return rc ? rc : count > MAX_OPS ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+#define FIRST(name, ptds, type)                                              \
+    EXPORT CUresult name(CUstream h, CUdeviceptr a, type v, unsigned flags)  \
+    {                                                                       \
+        (void)a;                                                            \
+        (void)v;                                                            \
+        (void)flags;                                                        \
+        return first_version(h, ptds, 1);                                   \
+    }
+
+FIRST(cuStreamWaitValue32, false, cuuint32_t)
+FIRST(cuStreamWaitValue32_ptsz, true, cuuint32_t)
+FIRST(cuStreamWriteValue32, false, cuuint32_t)
+FIRST(cuStreamWriteValue32_ptsz, true, cuuint32_t)
+FIRST(cuStreamWaitValue64, false, cuuint64_t)
+FIRST(cuStreamWaitValue64_ptsz, true, cuuint64_t)
+FIRST(cuStreamWriteValue64, false, cuuint64_t)
+FIRST(cuStreamWriteValue64_ptsz, true, cuuint64_t)
+
+EXPORT CUresult cuStreamBatchMemOp(CUstream h, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    (void)ops;
+    (void)flags;
+    return first_version(h, false, count);
+}
+
+EXPORT CUresult cuStreamBatchMemOp_ptsz(CUstream h, unsigned count, CUstreamBatchMemOpParams *ops, unsigned flags)
+{
+    (void)ops;
+    (void)flags;
+    return first_version(h, true, count);
+}

@@ -153,8 +153,7 @@ static int load(CUmodule *out, const char *image)
         return rc;
     if (!out || !image)
         return CUDA_ERROR_INVALID_VALUE;
-    rc = sim_capture_unsafe();
-    return rc ? rc : sim_module_load(c, image, out);
+    return sim_module_load(c, image, out);
 }
 
 EXPORT CUresult cuModuleLoadData(CUmodule *out, const void *image) { return load(out, image); }

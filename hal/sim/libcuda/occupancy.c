@@ -19,24 +19,29 @@ unsigned sim_blocks_resident(unsigned threads, size_t dynamic)
     return by_shared < n ? (unsigned)by_shared : n;
 }
 
-static int check(CUfunction f)
+/* out: where the answer goes, asked for first. */
+static int check(const void *out, CUfunction f, const struct sim_function **found)
 {
     struct sim_ctx *c;
     int rc = sim_current(&c);
 
     if (rc)
         return rc;
-    return sim_function_of(f, c, &rc) ? CUDA_SUCCESS : rc;
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    *found = sim_function_of(f, c, &rc);
+    return *found ? CUDA_SUCCESS : rc;
 }
 
 static int active(int *blocks, CUfunction f, int threads, size_t dynamic, unsigned flags)
 {
-    int rc = check(f);
+    const struct sim_function *known;
+    int rc = check(blocks, f, &known);
     if (rc)
         return rc;
-    if (!blocks || threads <= 0 || flags > 1)
+    if (threads <= 0 || flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
-    *blocks = threads > 1024 || dynamic > SIM_SHARED_MOST ? 0 : (int)sim_blocks_resident((unsigned)threads, dynamic);
+    *blocks = threads > 1024 || dynamic > (size_t)known->max_dynamic ? 0 : (int)sim_blocks_resident((unsigned)threads, dynamic);
     return CUDA_SUCCESS;
 }
 
@@ -53,12 +58,13 @@ EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *blocks
 /* The largest block of those that keep the most threads on a multiprocessor. */
 static int potential(int *grid, int *block, CUfunction f, size_t (*shared_of)(int), size_t dynamic, int limit, unsigned flags)
 {
+    const struct sim_function *known;
     unsigned best = 0, best_blocks = 0, most = limit > 0 && limit < 1024 ? (unsigned)limit : 1024;
 
-    int rc = check(f);
+    int rc = check(grid, f, &known);
     if (rc)
         return rc;
-    if (!grid || !block || flags > 1)
+    if (!block || flags > 1)
         return CUDA_ERROR_INVALID_VALUE;
     for (unsigned threads = most; threads; threads = (threads - 1) / WARP * WARP) {
         unsigned n = sim_blocks_resident(threads, shared_of ? shared_of((int)threads) : dynamic);
@@ -84,35 +90,27 @@ EXPORT CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block,
 
 EXPORT CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *bytes, CUfunction f, int blocks, int threads)
 {
-    int rc = check(f);
+    const struct sim_function *known;
+    int rc = check(bytes, f, &known);
     if (rc)
         return rc;
-    if (!bytes || blocks <= 0 || threads <= 0 || threads > 1024 || (unsigned)blocks > sim_blocks_resident((unsigned)threads, 0))
+    if (blocks <= 0 || threads <= 0 || threads > 1024 || (unsigned)blocks > sim_blocks_resident((unsigned)threads, 0))
         return CUDA_ERROR_INVALID_VALUE;
-    size_t n = SHARED / (unsigned)blocks / 128 * 128 - RESERVED;
-    *bytes = n < SIM_SHARED_MOST ? n : SIM_SHARED_MOST;
+    size_t n = SHARED / (unsigned)blocks / 128 * 128, most = (size_t)known->max_dynamic;
+    *bytes = n < most ? n : most;
     return CUDA_SUCCESS;
 }
 
-static int shape_of(CUfunction f, const CUlaunchConfig *config, unsigned *threads)
+EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction f, const CUlaunchConfig *config)
 {
-    int rc = check(f);
+    const struct sim_function *known;
+    int rc = check(size, f, &known);
     if (rc)
         return rc;
     if (!config)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t n = (uint64_t)config->blockDimX * config->blockDimY * config->blockDimZ;
-    *threads = (unsigned)n;
-    return n && n <= 1024 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuOccupancyMaxPotentialClusterSize(int *size, CUfunction f, const CUlaunchConfig *config)
-{
-    unsigned threads;
-    int rc = shape_of(f, config, &threads);
-    if (rc)
-        return rc;
-    if (!size)
+    if (!n || n > 1024)
         return CUDA_ERROR_INVALID_VALUE;
     *size = 8; /* what every kernel may have */
     return CUDA_SUCCESS;

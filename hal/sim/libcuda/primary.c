@@ -4,6 +4,7 @@
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_ctx *primary; /* the handle stays the same for ever */
 static unsigned primary_count;
+static bool primary_alive; /* it was not reset since it was retained */
 static unsigned primary_flags;
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
@@ -19,9 +20,10 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
     if (!primary && (primary = sim_ctx_new()))
         primary->primary = true;
     rc = primary ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (!rc && !primary_count) {
+    if (!rc && !primary_alive) {
         primary->flags = primary_flags | CU_CTX_MAP_HOST;
         rc = sim_ctx_begin(primary);
+        primary_alive = !rc;
     }
     if (!rc) {
         primary_count++;
@@ -39,14 +41,14 @@ static int release(CUdevice device, bool all)
     if (device != 0)
         return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&primary_lock);
-    if (!primary_count) {
-        rc = all ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-    } else {
-        primary_count = all ? 0 : primary_count - 1;
-        if (!primary_count) {
-            sim_ctx_end(primary);
-            primary_flags = 0;
-        }
+    if (!all && !primary_count)
+        rc = CUDA_ERROR_INVALID_CONTEXT;
+    else if (!all)
+        primary_count--;
+    if ((all || !primary_count) && primary_alive) { /* a reset leaves the count as it is */
+        sim_ctx_end(primary);
+        primary_alive = false;
+        primary_flags = 0;
     }
     pthread_mutex_unlock(&primary_lock);
     return rc;
@@ -57,7 +59,7 @@ EXPORT CUresult cuDevicePrimaryCtxRelease(CUdevice device) { return release(devi
 EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice device) { return release(device, true); }
 EXPORT CUresult cuDevicePrimaryCtxReset(CUdevice device) { return release(device, true); }
 
-static int set_flags(CUdevice device, unsigned flags)
+static int set_flags(CUdevice device, unsigned flags, bool first)
 {
     int rc = sim_ready();
     if (rc)
@@ -67,15 +69,18 @@ static int set_flags(CUdevice device, unsigned flags)
     if (!sim_ctx_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&primary_lock);
-    primary_flags = flags;
-    if (primary)
+    if (first && primary_alive)
+        rc = CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+    else
+        primary_flags = flags;
+    if (!rc && primary)
         primary->flags = flags | CU_CTX_MAP_HOST;
     pthread_mutex_unlock(&primary_lock);
-    return CUDA_SUCCESS;
+    return rc;
 }
 
-EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { return set_flags(device, flags); }
-EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) { return set_flags(device, flags); }
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice device, unsigned flags) { return set_flags(device, flags, false); }
+EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice device, unsigned flags) { return set_flags(device, flags, true); }
 
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *active)
 {
@@ -88,7 +93,7 @@ EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&primary_lock);
     *flags = primary_flags;
-    *active = primary_count > 0;
+    *active = primary_alive;
     pthread_mutex_unlock(&primary_lock);
     return CUDA_SUCCESS;
 }

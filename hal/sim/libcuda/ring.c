@@ -261,6 +261,16 @@ int sim_submit(struct sim_stream *s, struct sim_entry *e, struct sim_mark *mark)
     return CUDA_SUCCESS;
 }
 
+int sim_submit_behind_all(struct sim_ctx *c, struct sim_entry *e, struct sim_mark *mark)
+{
+    pthread_mutex_lock(&c->lock);
+    for (unsigned ch = 0; ch < SIM_CHANNELS; ch++)
+        c->barrier[ch] = c->mem->rings[ch].put;
+    c->barred[0] = true;
+    pthread_mutex_unlock(&c->lock);
+    return sim_submit(&c->legacy, e, mark);
+}
+
 int sim_submit_call(struct sim_stream *s, struct sim_call *call)
 {
     struct sim_ctx *c = s->ctx;

@@ -37,7 +37,8 @@ struct sim_stream {
     pthread_t owner;
     struct sim_capture *capture; /* NULL: none. This and the rest: graph.h's lock */
     struct sim_stream *capture_next;
-    struct sim_node **tail; /* what its next node depends on */
+    struct sim_node **tail; /* what its next node depends on; the room is kept for the next capture */
+    void *edges;            /* as many edges of the plain kind */
     size_t tails, tail_room;
     uint64_t attributes[3][2]; /* as set: SYNCHRONIZATION_POLICY, MEM_SYNC_DOMAIN_MAP, MEM_SYNC_DOMAIN */
 };
@@ -72,6 +73,7 @@ struct sim_function {
     size_t *offsets, *sizes;
     size_t arg_bytes;
     int max_dynamic, carveout, cluster_policy; /* attributes that can be set */
+    int required_cluster[3]; /* 0: any */
     bool wide_clusters;
     bool taken; /* some program has its handle: it is on the device */
 };
@@ -95,7 +97,7 @@ struct sim_module {
     struct sim_function **function;
 };
 
-#define SIM_LIMITS 7 /* CUlimit, those of a device without partitions */
+#define SIM_LIMITS 9 /* CUlimit, those of a device without partitions */
 
 #define SIM_CHUNKS 32u
 #define SIM_CHUNK_BYTES (1u << 20)
@@ -217,6 +219,8 @@ int sim_ctx_drain(struct sim_ctx *c); /* waits for all that is in its rings */
 /* Lets all that comes, in whatever stream, wait for all that is there: so the
  * driver brings code to the device. */
 void sim_ctx_barrier(struct sim_ctx *c);
+/* A command behind all that the context has now, whatever the stream. */
+int sim_submit_behind_all(struct sim_ctx *c, struct sim_entry *e, struct sim_mark *mark);
 
 /* ---- stream.c ---- */
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out);
@@ -245,6 +249,7 @@ int sim_host_submit(struct sim_stream *s, void (*fn)(void *), void (*callback)(C
 /* ---- event.c ---- */
 int sim_event_record(struct sim_stream *s, struct sim_ctx *c, struct sim_event *e);
 int sim_event_wait(struct sim_stream *s, struct sim_event *e);
+int sim_event_record_all(struct sim_ctx *c, struct sim_event *e); /* behind all that the context has */
 
 /* ---- capture.c ---- */
 struct sim_work;
@@ -256,9 +261,12 @@ int sim_capture_record(struct sim_stream *s, struct sim_event *e, unsigned flags
 int sim_capture_wait(struct sim_stream *s, struct sim_event *e, unsigned flags);
 /* The errors that captures cause to other calls; they invalidate the captures that
  * are to blame. 0 when there is none. */
-int sim_capture_sync(struct sim_stream *s);         /* for a call that waits for s or asks whether it is done */
+int sim_capture_sync(struct sim_stream *s);         /* for a call that no capturing stream takes */
+int sim_capture_waits(struct sim_stream *s);        /* for a call that waits for s or asks whether it is done: unsafe, too */
 int sim_capture_implicit(const struct sim_stream *s); /* for a call that uses s: the legacy stream against blocking ones */
 int sim_capture_unsafe(void);                       /* for a call that a capture's mode forbids */
+bool sim_capture_is_implicit(const struct sim_stream *s); /* the same, and nothing is lost */
+int sim_capture_refused(struct sim_stream *s, int rc); /* for a launch that is refused with rc, which it returns */
 int sim_capture_context(const struct sim_ctx *c);   /* for a call that waits for all of a context */
 int sim_capture_event(const struct sim_event *e);   /* for a call that asks what is of an event */
 void sim_capture_stream_gone(struct sim_stream *s);

@@ -81,7 +81,9 @@ static struct sim_stream *per_thread(struct sim_ctx *c)
 
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out)
 {
-    int rc = sim_current(c);
+    /* A host function, which may not call the driver, can put work into a stream
+     * that it names all the same. */
+    int rc = sim_in_host_function() && sim_is_stream(handle) ? CUDA_SUCCESS : sim_current(c);
     if (rc)
         return rc;
     uintptr_t h = (uintptr_t)handle;
@@ -174,10 +176,11 @@ static int synchronize(CUstream h, bool ptds)
     struct sim_stream *s;
     struct sim_mark m[SIM_CHANNELS];
 
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    rc = sim_capture_sync(s);
+    int rc = sim_ready();
+    if (!rc)
+        rc = sim_stream_of(h, ptds, &c, &s);
+    if (!rc)
+        rc = sim_capture_waits(s);
     if (rc)
         return rc;
     unsigned n = marks_of(c, s, m);
@@ -196,7 +199,7 @@ static int query(CUstream h, bool ptds)
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
-    rc = sim_capture_sync(s);
+    rc = sim_capture_waits(s);
     if (rc)
         return rc;
     unsigned n = marks_of(c, s, m);
@@ -222,6 +225,9 @@ static int get_flags(CUstream h, bool ptds, unsigned *flags)
         return rc;
     if (!flags)
         return CUDA_ERROR_INVALID_VALUE;
+    rc = sim_capture_sync(s); /* so does an H200, and cuStreamGetPriority is another matter */
+    if (rc)
+        return rc;
     *flags = s->flags;
     return CUDA_SUCCESS;
 }

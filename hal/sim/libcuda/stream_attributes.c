@@ -38,7 +38,7 @@ static int get(CUstream h, bool ptds, int attribute, void *value)
     if (attribute == PRIORITY)
         memcpy(value, &s->priority, sizeof s->priority);
     else if (attribute == SYNCHRONIZATION_POLICY && !*at)
-        memcpy(value, &(uint32_t){1}, sizeof(uint32_t)); /* AUTO */
+        memcpy(value, &(int32_t){-1}, sizeof(int32_t)); /* not set */
     else if (attribute == MEM_SYNC_DOMAIN_MAP && !*at)
         memcpy(value, &(uint16_t){0x100}, sizeof(uint16_t)); /* 0 to 0, 1 to 1 */
     else if (at)
@@ -61,10 +61,8 @@ static int set(CUstream h, bool ptds, int attribute, const void *value)
     memcpy(&v, value, sizeof v);
     if ((attribute == SYNCHRONIZATION_POLICY && (v < 1 || v > 4)) || (attribute == MEM_SYNC_DOMAIN && (v < 0 || v > 1)))
         return CUDA_ERROR_INVALID_VALUE;
-    if (attribute == PRIORITY && (v > 0 || v < SIM_PRIORITY_GREATEST))
-        return CUDA_ERROR_INVALID_VALUE;
     if (attribute == PRIORITY)
-        s->priority = v;
+        s->priority = v > 0 ? 0 : v < SIM_PRIORITY_GREATEST ? SIM_PRIORITY_GREATEST : v;
     else if (at)
         memcpy(at, value, 16);
     return CUDA_SUCCESS;

@@ -11,8 +11,8 @@ int sim_work_kernel(struct sim_work *w, const CUDA_KERNEL_NODE_PARAMS *p, struct
     const struct sim_shape shape = {{p->gridDimX, p->gridDimY, p->gridDimZ}, {p->blockDimX, p->blockDimY, p->blockDimZ}, p->sharedMemBytes};
     CUfunction f = p->func ? p->func : (CUfunction)(void *)p->kern;
 
-    if (!f)
-        return CUDA_ERROR_INVALID_VALUE;
+    if (!f || (p->func && !sim_is_function(p->func)))
+        return CUDA_ERROR_INVALID_HANDLE; /* a kernel is one only in its own place */
     *w = (struct sim_work){.type = CU_GRAPH_NODE_TYPE_KERNEL, .ctx = c, .ctx_id = c->id, .kernel = {.function = p->func, .kern = p->kern}};
     return sim_launch_entry(c, f, &shape, p->kernelParams, p->extra, &w->kernel.entry);
 }

@@ -34,6 +34,9 @@ int cuStreamSynchronize(void *);
 int cuStreamSynchronize_ptsz(void *);
 int cuStreamQuery(void *);
 int cuStreamWaitEvent(void *, void *, unsigned);
+/* As in the vendor's header, the plain names are those of the second version. */
+#define cuStreamWaitValue32 cuStreamWaitValue32_v2
+#define cuStreamWriteValue32 cuStreamWriteValue32_v2
 int cuStreamWaitValue32(void *, dptr, uint32_t, unsigned);
 int cuStreamWriteValue32(void *, dptr, uint32_t, unsigned);
 int cuStreamIsCapturing(void *, int *);
