@@ -1,8 +1,6 @@
-#define _GNU_SOURCE
+#include "pass.h"
+
 #include "admission.h"
-
-#include <errno.h>
-
 #include "boardmap.h"
 #include "bound.h"
 #include "device.h"
@@ -136,8 +134,8 @@ static enum verdict at_gate(struct passage *p, const struct xm_grant *g)
 /*
  * At level 2 a closed gate holds the GPU, not this thread, up to the bound. Over
  * it nothing can complete before the gate opens but what was on its way, so it
- * is the gate that is waited for; and no command passes the bound meanwhile,
- * since a kernel that waits for one waits behind the gate as well.
+ * is the gate that is waited for; and no command passes the bound meanwhile: a
+ * kernel that runs and waits for one would not get it, for it stops at the gate.
  */
 static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passage *p)
 {
@@ -237,15 +235,6 @@ static void wait_greeting(struct xm_dev *dev)
 
 /* ---- the slow path ---------------------------------------------------- */
 
-/* The command that the lease was last used for is none after all. */
-static void give_back(struct xm_lease *l)
-{
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
-
-	if (w & 1)
-		atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
-}
-
 static void forget(struct passage *p)
 {
 	if (!p->dev)
@@ -265,7 +254,7 @@ static bool put_wait(struct xm_thread *me, struct xm_queue *q, CUdeviceptr at)
 
 	if (put == XM_PUT)
 		return true;
-	give_back(l);
+	xm_lease_give_back(l);
 	if (put == XM_PUT_LEVEL)
 		return false;
 	pthread_mutex_lock(&xm_lock);
@@ -274,7 +263,7 @@ static bool put_wait(struct xm_thread *me, struct xm_queue *q, CUdeviceptr at)
 	return true;
 }
 
-static void pass_through(uintptr_t key)
+void xm_pass_through(uintptr_t key)
 {
 	struct passage p = {.slice = BOUND_SLICE_NS};
 	struct xm_thread *me = xm_enter();
@@ -322,121 +311,6 @@ static void pass_through(uintptr_t key)
 	}
 	if (me)
 		xm_leave(me);
-}
-
-/* Is `context` of the thread's record the current one? A default stream means
- * nothing before, and no stream takes a wait from another context's thread. */
-static bool in_context(struct xm_thread *me)
-{
-	struct xm_thread *inside;
-
-	if (me->context_epoch == atomic_load_explicit(&xm_state.context_epoch, memory_order_relaxed))
-		return true;
-	inside = xm_enter();
-	if (!inside)
-		return false;
-	xm_context_current(inside);
-	xm_leave(inside);
-	return me->context != NULL;
-}
-
-/* A thread that goes from stream to stream keeps a lease on each. */
-static bool other_lease(struct xm_lease *l, uintptr_t key)
-{
-	if (l == xm_lease_now)
-		return false;
-	xm_lease_now = l;
-	xm_admit((CUstream)key, 0);
-	return true;
-}
-
-/*
- * A command under a gated lease: as in xm_admit, and then the wait. What another
- * thread takes away or gives anew between the look at the key and the wait is
- * harmless: addresses of older boards stay good, and their gates open. The
- * capture mode is left alone: captures take every lease away before they begin
- * and then give them one command at a time (xm_gate_put), so nothing captures
- * here but what began in this very moment, and then the command that follows
- * would have met it just so.
- */
-static bool gated_lease(struct xm_thread *me, struct xm_lease *l, uintptr_t key)
-{
-	struct xm_queue *q = __atomic_load_n(&l->queue, __ATOMIC_RELAXED);
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
-	CUdeviceptr at;
-	bool put;
-
-	if (!q || !in_context(me) || me->context != q->context || !xm_enter())
-		return false;
-	xm_lease_now = l;
-	atomic_store_explicit(&l->word, (w | 1) - 2, memory_order_relaxed);
-	atomic_signal_fence(memory_order_seq_cst);
-	at = atomic_load_explicit(&q->wait_at, memory_order_relaxed);
-	put = at && atomic_load_explicit(&l->key, memory_order_relaxed) == (key | XM_GATED) &&
-	      atomic_load_explicit(l->gate, memory_order_relaxed) == l->gate_seen && xm_gate_enqueue(key, at) == 0;
-	if (!put)
-		give_back(l);
-	xm_leave(me);
-	return put;
-}
-
-static bool by_lease(struct xm_thread *me, uintptr_t key)
-{
-	struct xm_lease *l;
-
-	if (key <= XM_KEY_PER_THREAD && !in_context(me))
-		return false;
-	l = xm_lease_of(me, key);
-	if (!l || atomic_load_explicit(&l->word, memory_order_relaxed) <= 1)
-		return false;
-	return l->gated ? gated_lease(me, l, key) : other_lease(l, key);
-}
-
-void xm_admit_slow(uintptr_t key)
-{
-	struct xm_thread *me = xm_thread_known();
-	int was = errno;
-
-	if (!me || me->busy || !by_lease(me, key))
-		pass_through(key);
-	errno = was;
-}
-
-/* The lease was taken away, or the gate word changed, after the count went
- * down. While the thread is on its way here the command counts as being on its
- * way into the driver, so nobody takes the queue for complete. */
-void xm_admit_undo(uintptr_t key)
-{
-	give_back(xm_lease_now);
-	xm_admit_slow(key);
-}
-
-/* An error path of the program, so it may cost: the command may have been the
- * ready edge, and then this is the idle one. The wait before a gated command
- * cannot be taken back; it stays as the command that it is. */
-void xm_refused_slow(void)
-{
-	struct xm_lease *l = xm_lease_now;
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
-	struct xm_queue *q;
-	struct xm_thread *me;
-
-	if (!(w & 1))
-		return;
-	if (l->gated) {
-		atomic_store_explicit(&l->word, w & ~1u, memory_order_release);
-		return;
-	}
-	give_back(l);
-	me = xm_enter();
-	if (!me)
-		return;
-	pthread_mutex_lock(&xm_lock);
-	q = l->queue;
-	if (q && q->dev)
-		xm_settle(q->dev, me, !xm_dev_free_run(q->dev));
-	pthread_mutex_unlock(&xm_lock);
-	xm_leave(me);
 }
 
 void xm_capture_began(CUstream stream)

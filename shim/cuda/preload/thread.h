@@ -57,6 +57,15 @@ static inline bool xm_lease_in_driver(const struct xm_lease *l)
 	return atomic_load_explicit(&l->word, memory_order_acquire) & 1;
 }
 
+/* The command that the calling thread's lease was last used for is none after all. */
+static inline void xm_lease_give_back(struct xm_lease *l)
+{
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+
+	if (w & 1)
+		atomic_store_explicit(&l->word, (w & ~1u) + 2, memory_order_relaxed);
+}
+
 static inline bool xm_lease_usable(const struct xm_lease *l)
 {
 	return atomic_load_explicit(&l->key, memory_order_relaxed) != XM_KEY_NONE && xm_lease_left(l) > 0;
