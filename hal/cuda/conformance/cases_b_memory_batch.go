@@ -22,7 +22,7 @@ type boxOperand struct {
 	_                      uint32
 	address                uint64
 	rowLength, layerHeight uint64
-	hint                   abi.CUmemLocation
+	_                      abi.CUmemLocation // a hint, left out
 }
 
 type boxCopy struct {

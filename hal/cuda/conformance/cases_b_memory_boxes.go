@@ -41,13 +41,6 @@ func (t *transcript) sides(size int, pitch, rows uint64) []side {
 	return all
 }
 
-func (s side) address() uintptr {
-	if s.host != nil {
-		return uintptr(s.host)
-	}
-	return uintptr(s.device)
-}
-
 func (t *transcript) fillSide(s side, b []byte) {
 	if s.reachable != nil {
 		copy(s.reachable, b)
