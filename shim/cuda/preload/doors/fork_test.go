@@ -25,8 +25,9 @@ func agents(t *testing.T, r run, path string, args ...string) (log []string, std
 	return lines(string(text)), out
 }
 
-// pause lets a detached agent start before the process ends.
-const pause = "300"
+// pause lets a detached agent start before the process ends, in ms; CI machines
+// are shared.
+const pause = "1500"
 
 func TestForkMatrix(t *testing.T) {
 	for _, c := range []struct {
@@ -46,6 +47,7 @@ func TestForkMatrix(t *testing.T) {
 		{"at once after", []string{"init", "fork", "work", "sleep", pause}, -1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			log, out := agents(t, run{}, host("linked_run"), c.args...)
 			if c.agents >= 0 && len(log) != c.agents {
 				t.Errorf("%d agents, want %d: %v", len(log), c.agents, log)
@@ -61,6 +63,7 @@ func TestForkMatrix(t *testing.T) {
 // has an agent of its own there. Pid and start time stay the same over exec, so
 // they do not tell the two apart: the daemon's nonce does.
 func TestCase07ExecStartsAnew(t *testing.T) {
+	t.Parallel()
 	log, out := agents(t, run{}, host("linked_run"), "init", "sleep", pause, "exec", host("linked_run"), "init", "work", "sleep", pause)
 	if out != "init\ninit\nwork\n" {
 		t.Fatalf("stdout %q", out)
