@@ -105,7 +105,7 @@ func TestP99Validate(t *testing.T) {
 		"count is 2000000, want 1 to 1000000": func(p *P99) { p.Requests.Count = 2_000_000 },
 		"background-us is NaN":                func(p *P99) { p.Load.KernelUS = math.NaN() },
 		"in-flight is 513, want 1 to 512":     func(p *P99) { p.Load.InFlight = 513 },
-		"threshold is -1, want 0 to 1024":     func(p *P99) { p.Load.Threshold = -1 },
+		"threshold is -1, want 0 to 256":      func(p *P99) { p.Load.Threshold = -1 },
 		"priority is 256, want -255 to 255":   func(p *P99) { p.Requests.Priority = 256 },
 	} {
 		p := good

@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"xmsched/bench/internal/limit"
+	"xmsched/xserver/client"
 )
 
 // Ranges of what a user may ask for. They keep a slip of the finger from
@@ -12,8 +13,8 @@ const (
 	maxPauseUS    = 60_000_000.0
 	maxRequests   = 1_000_000
 	maxPrograms   = 64
-	maxInFlight   = 512  // as the background program
-	maxBound      = 1024 // commands; as xrun
+	maxInFlight   = 512                 // as the background program
+	maxBound      = client.MaxThreshold // commands; as the daemon and xrun
 	maxRounds     = 1000
 	maxPriority   = 255
 	maxRowSeconds = 600.0
