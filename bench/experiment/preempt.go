@@ -267,7 +267,7 @@ func stopMetrics(s *workloads.Stops) (rows.Metrics, error) {
 	}
 	kernel, err := stats.Median(s.IntervalUS)
 	if err != nil {
-		return nil, fmt.Errorf("no two kernels ended in a row: %w", err)
+		return nil, fmt.Errorf("the observer saw no two kernels in a row end when they did (it paused for up to %v us): %w", s.GapUS, err)
 	}
 	unstopped := 0
 	for i, us := range s.StopUS {

@@ -64,7 +64,7 @@ func TestPreemptValidate(t *testing.T) {
 		"kernel-us is NaN":              func(p *Preempt) { p.KernelsUS = []float64{10, math.NaN()} },
 		"closings is 0, want 1 to 1000": func(p *Preempt) { p.Closings = 0 },
 		"in-flight is 0":                func(p *Preempt) { p.InFlight = 0 },
-		"batch is 2000":                 func(p *Preempt) { p.Batch = 2000 },
+		"batch is 257, want 0 to 256":   func(p *Preempt) { p.Batch = 257 },
 	} {
 		p := good
 		spoil(&p)

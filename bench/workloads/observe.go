@@ -119,6 +119,7 @@ func observe(st Steering, device board.Device, words *words) (*Stops, error) {
 	}
 	log := newStopLog(device.Gate().Open())
 	began, last, gap := time.Now(), int64(0), int64(0)
+	running := int64(0) // the last look that found a kernel not ended
 	for n := 0; n&0xfff != 0 || st.Context.Err() == nil; n++ {
 		at := time.Since(began).Nanoseconds() + 1
 		gap, last = max(gap, at-last), at
@@ -134,12 +135,13 @@ func observe(st Steering, device board.Device, words *words) (*Stops, error) {
 			return nil, errors.New("kernels end faster than they are looked at: is the machine short of cores?")
 		}
 		if v == 0 {
+			running = at
 			continue
 		}
 		if v != want {
 			return nil, fmt.Errorf("kernel %d wrote %#x, want %#x", next, v, want)
 		}
-		log.ended(at)
+		log.ended(at, running)
 		next++
 	}
 	stops := log.result()

@@ -11,7 +11,9 @@ type Stops struct {
 	// kernel itself is in it.
 	ResumeUS []float64 `json:"resume_us"`
 	// IntervalUS are times between the ends of two kernels in a row while the
-	// gate was open, at most maxIntervals of them.
+	// gate was open, at most maxIntervals of them: those that were seen to a
+	// quarter. After a pause of the observer it finds several kernels ended, and
+	// the times between seeing them are its own.
 	IntervalUS []float64 `json:"interval_us"`
 	// Idle counts the closings that found no kernel ended since the gate was
 	// last opened; they are not in StopUS, for nothing ran that could be stopped.
@@ -28,6 +30,7 @@ type stopLog struct {
 	open     bool
 	running  bool  // a kernel ended since the gate opened
 	last     int64 // end of a kernel; 0: none yet
+	late     int64 // by how much it may have ended before
 	closedAt int64 // 0: the gate was not seen closing
 	openedAt int64
 	stops    Stops
@@ -61,18 +64,27 @@ func (s *stopLog) gate(open bool, at int64) {
 	}
 }
 
-// ended takes that a kernel ended.
-func (s *stopLog) ended(at int64) {
+// ended takes that a kernel ended: it is seen now, and was running when it, or
+// one before it, was last seen running.
+func (s *stopLog) ended(at, running int64) {
+	late := at - running
 	if s.open {
 		switch {
-		case s.running && s.last > 0 && len(s.stops.IntervalUS) < cap(s.stops.IntervalUS):
-			s.stops.IntervalUS = append(s.stops.IntervalUS, float64(at-s.last)/1e3)
+		case s.running && s.last > 0:
+			s.interval(at-s.last, max(s.late, late))
 		case !s.running && s.openedAt > 0:
 			s.stops.ResumeUS = append(s.stops.ResumeUS, float64(at-s.openedAt)/1e3)
 		}
 		s.running = true
 	}
-	s.last = at
+	s.last, s.late = at, late
+}
+
+// interval keeps a time between two ends that is wrong by a quarter at most.
+func (s *stopLog) interval(ns, late int64) {
+	if 4*late <= ns && len(s.stops.IntervalUS) < cap(s.stops.IntervalUS) {
+		s.stops.IntervalUS = append(s.stops.IntervalUS, float64(ns)/1e3)
+	}
 }
 
 // result gives what was seen; a stop that has not ended is left out.

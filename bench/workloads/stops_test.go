@@ -10,19 +10,19 @@ import (
 func TestStops(t *testing.T) {
 	s := newStopLog(true)
 	for _, at := range []int64{1_000, 11_000, 21_000} {
-		s.ended(at)
+		s.ended(at, at-100)
 	}
 	s.gate(false, 25_000)
-	s.ended(31_000) // the one that was running
+	s.ended(31_000, 30_900) // the one that was running
 	s.gate(true, 60_000)
-	s.ended(72_000)
-	s.ended(82_500)
+	s.ended(72_000, 71_900)
+	s.ended(82_500, 82_400)
 	s.gate(false, 82_600) // between two kernels: nothing ends any more
 	s.gate(false, 82_700) // another epoch, still closed
 	s.gate(true, 100_000)
 	s.gate(false, 105_000) // nothing had begun again
 	s.gate(true, 120_000)
-	s.ended(131_000)
+	s.ended(131_000, 130_900)
 	s.gate(false, 140_000) // not opened again: no stop
 
 	got := s.result()
@@ -43,12 +43,26 @@ func TestStops(t *testing.T) {
 	}
 }
 
+// Between 20 and 50 us the observer did not look. Three kernels ended then, and
+// it sees them in a row.
+func TestIntervalsOfAnObserverThatPaused(t *testing.T) {
+	s := newStopLog(true)
+	for _, end := range []struct{ at, running int64 }{
+		{1_000, 900}, {11_000, 10_900}, {50_000, 20_000}, {50_100, 20_000}, {50_200, 20_000}, {51_000, 50_900}, {61_000, 60_900}, {73_000, 70_500}, {83_000, 82_900},
+	} {
+		s.ended(end.at, end.running)
+	}
+	if got, want := s.result().IntervalUS, []float64{10, 10, 12, 10}; !slices.Equal(got, want) {
+		t.Errorf("intervals %v us, want %v", got, want)
+	}
+}
+
 // What was running before the observer looked says nothing of it.
 func TestStopsBeginClosed(t *testing.T) {
 	s := newStopLog(false)
-	s.ended(1_000)
+	s.ended(1_000, 900)
 	s.gate(true, 5_000)
-	s.ended(9_000)
+	s.ended(9_000, 8_900)
 	if got := s.result(); len(got.StopUS) != 0 || !slices.Equal(got.ResumeUS, []float64{4}) {
 		t.Errorf("%+v", got)
 	}
@@ -63,7 +77,7 @@ func TestStopsOfAnyHistory(t *testing.T) {
 			at += rapid.Int64Range(1, 50_000).Draw(t, "ns")
 			switch {
 			case rapid.Bool().Draw(t, "kernel"):
-				s.ended(at)
+				s.ended(at, at-rapid.Int64Range(1, at).Draw(t, "late"))
 			case s.open:
 				closed++
 				s.gate(false, at)
@@ -92,7 +106,7 @@ func TestStopsOfAnyHistory(t *testing.T) {
 func TestStopLogAllocatesNothing(t *testing.T) {
 	s, at := newStopLog(true), int64(1)
 	if n := testing.AllocsPerRun(1000, func() {
-		s.ended(at)
+		s.ended(at, at-1)
 		s.gate(false, at+1)
 		s.gate(true, at+2)
 		at += 3
