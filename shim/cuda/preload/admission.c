@@ -198,7 +198,7 @@ static void wait_gate(struct xm_dev *dev, uint32_t gate)
 		me = xm_enter();
 		if (!me)
 			return;
-		xm_dev_expire(dev, xm_now());
+		xm_dev_expire(dev);
 		xm_leave(me);
 	}
 }

@@ -300,12 +300,15 @@ void xm_board_reach(struct xm_thread *me, struct xm_context *context)
 		xm_context_pop();
 }
 
-bool xm_daemon_dead(uint64_t now)
+/* The clock is read under the lock too: a time from before another thread saw a
+ * newer beat would lie before that beat, and not "longer ago than the lease". */
+bool xm_daemon_dead(void)
 {
-	uint64_t beat;
+	uint64_t beat, now;
 
 	if (!xm_state.board)
 		return false;
+	now = xm_now();
 	beat = __atomic_load_n(&xm_state.board->daemon.heartbeat, __ATOMIC_RELAXED);
 	if (!pulse.since || beat != pulse.beat) {
 		pulse.beat = beat;

@@ -31,6 +31,6 @@ XM_INTERNAL void xm_board_forget(struct xm_thread *me, struct xm_context *contex
 XM_INTERNAL void xm_board_forgotten(struct xm_thread *me);
 
 /* Did the daemon's heartbeat stand still for XM_LEASE_NS? By our own clock, from when we first saw it so. xm_lock held. */
-XM_INTERNAL bool xm_daemon_dead(uint64_t now);
+XM_INTERNAL bool xm_daemon_dead(void);
 
 #endif

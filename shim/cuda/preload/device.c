@@ -289,7 +289,7 @@ struct xm_grant xm_dev_grant(struct xm_dev *dev)
 	if (mode == XM_MODE_FREE)
 		return g;
 	atomic_store_explicit(&xm_state.competitor, true, memory_order_relaxed);
-	if (mode == XM_MODE_BOUNDED && !xm_daemon_dead(xm_now())) {
+	if (mode == XM_MODE_BOUNDED && !xm_daemon_dead()) {
 		g.limit = threshold < 1 ? 1 : threshold > XM_FREE_LIMIT ? XM_FREE_LIMIT : threshold;
 		g.batch = batch < 1 ? 1 : batch > g.limit ? g.limit : batch;
 		if (g.batch > XM_FREE_LEASE)
@@ -342,12 +342,12 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
  * may not have heard of it yet. What that lets through is bounded: what was
  * queued when exit was called.
  */
-void xm_dev_expire(struct xm_dev *dev, uint64_t now)
+void xm_dev_expire(struct xm_dev *dev)
 {
 	bool leaving = atomic_load(&xm_state.leaving);
 
 	pthread_mutex_lock(&xm_lock);
-	if (xm_gate_closed(dev) && (leaving || xm_daemon_dead(now)) && xm_gate_open(dev->section) && !leaving)
+	if (xm_gate_closed(dev) && (leaving || xm_daemon_dead()) && xm_gate_open(dev->section) && !leaving)
 		__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
 	pthread_mutex_unlock(&xm_lock);
 }

@@ -47,6 +47,6 @@ XM_INTERNAL void xm_dev_tell(struct xm_dev *dev, bool ready);
 XM_INTERNAL void xm_dev_publish(struct xm_dev *dev);
 
 /* The gate is closed, and the daemon's heartbeat stood still too long or the process is leaving: opens it. Takes xm_lock. */
-XM_INTERNAL void xm_dev_expire(struct xm_dev *dev, uint64_t now);
+XM_INTERNAL void xm_dev_expire(struct xm_dev *dev);
 
 #endif

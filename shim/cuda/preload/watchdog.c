@@ -62,7 +62,7 @@ static void look_after(struct xm_dev *dev, struct round *r)
 	if (gate)
 		acknowledge(dev, gate);
 	if (gate && !(gate & 1)) {
-		xm_dev_expire(dev, xm_now());
+		xm_dev_expire(dev);
 		if (r->sleep > CLOSED_NS)
 			r->sleep = CLOSED_NS;
 	}

@@ -30,13 +30,20 @@ void xm_watchdog_kick(void)
 
 uint64_t clock_ns = 1000000000;
 void (*on_sleep)(uint64_t slept);
+void (*on_clock)(void);
 uint64_t sleeps;
 unsigned fences;
 bool have_fence = true;
 
 uint64_t xm_now(void)
 {
-	return clock_ns;
+	uint64_t now = clock_ns;
+	void (*once)(void) = on_clock;
+
+	on_clock = NULL;
+	if (once)
+		once();
+	return now;
 }
 
 void xm_pause(void)

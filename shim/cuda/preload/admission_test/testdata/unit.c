@@ -264,6 +264,42 @@ static void gate_lease(void)
 	CHECK_EQ(client_line(0)->opened_by_lease, 1);
 }
 
+static unsigned looks;
+
+/* Another thread, as far as the lock lets it in, sees a newer beat meanwhile. */
+static void other_looks(void)
+{
+	looks++;
+	clock_ns += 1000;
+	daemon_beat();
+	if (pthread_mutex_trylock(&xm_lock))
+		return;
+	pthread_mutex_unlock(&xm_lock);
+	xm_dev_expire(&xm_state.devs[0]);
+}
+
+/* Whoever is slow between the clock and the look at the heartbeat takes no daemon for dead. */
+static void gate_lease_looks(void)
+{
+	uint32_t closed;
+
+	begin_with_daemon(XM_MODE_BOUNDED);
+	daemon_beat();
+	closed = daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
+	for (int i = 0; i < 3; i++) {
+		on_clock = other_looks;
+		xm_dev_expire(&xm_state.devs[0]);
+	}
+	CHECK_EQ(looks, 3);
+	CHECK_EQ(fake_daemon.board->devices[0].daemon.gate, closed);
+	CHECK_EQ(client_line(0)->opened_by_lease, 0);
+	clock_ns += XM_LEASE_NS; /* and a dead one for dead */
+	xm_dev_expire(&xm_state.devs[0]);
+	clock_ns += XM_LEASE_NS;
+	xm_dev_expire(&xm_state.devs[0]);
+	CHECK_EQ(client_line(0)->opened_by_lease, 1);
+}
+
 static void edges(void)
 {
 	uint32_t edge;
@@ -1209,7 +1245,7 @@ static void gated_leaving(void)
 	begin_gated(false);
 	launch(16);
 	atomic_store(&xm_state.leaving, true);
-	xm_dev_expire(&xm_state.devs[0], clock_ns);
+	xm_dev_expire(&xm_state.devs[0]);
 	CHECK_EQ(client_line(0)->opened_by_lease, 0);
 	CHECK_EQ(fake_complete(stream, 16), 16);
 	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
@@ -1260,6 +1296,7 @@ static const struct test {
 	{"pass_after_50ms", pass_after_50ms},
 	{"gate", gate},
 	{"gate_lease", gate_lease},
+	{"gate_lease_looks", gate_lease_looks},
 	{"edges", edges},
 	{"edges_watched", edges_watched},
 	{"edges_two_streams", edges_two_streams},
