@@ -21,6 +21,7 @@
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define REGISTER_FLAGS 3u           /* CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP */
 #define ALREADY_REGISTERED 712      /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
+#define NOT_INITIALISED 709         /* CUDA_ERROR_CONTEXT_IS_DESTROYED: a primary context too that nobody has retained yet */
 #define VIEW_GRACE_NS 10000000000u  /* a context that is gone for so long writes no more */
 
 /* Views of contexts that are gone; the GPU may write until the driver is done
@@ -251,6 +252,18 @@ static void end_view(struct xm_context *context, uint32_t generation, void *view
 	xm_level_tell(context->dev);
 }
 
+/* CUDA's runtime makes the primary context current before it retains it, and
+ * nothing can be registered until it has. The next call asks again. */
+static void forget_view(struct xm_context *context, uint32_t generation, void *view)
+{
+	munmap(view, XM_BOARD_SIZE);
+	pthread_mutex_lock(&xm_lock);
+	context->asking = false;
+	if (context->generation == generation)
+		context->generation = 0;
+	pthread_mutex_unlock(&xm_lock);
+}
+
 /*
  * Each context registers a view of its own: a registration ends with the
  * context that made it, and marks of other contexts may be under way then.
@@ -271,6 +284,10 @@ void xm_board_register(struct xm_context *context)
 	if (!view)
 		return;
 	r = xm_real.cuMemHostRegister_v2(view, XM_BOARD_SIZE, REGISTER_FLAGS);
+	if (r == NOT_INITIALISED) {
+		forget_view(context, generation, view);
+		return;
+	}
 	if (r && r != ALREADY_REGISTERED) {
 		munmap(view, XM_BOARD_SIZE);
 		view = NULL;

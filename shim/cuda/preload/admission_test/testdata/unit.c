@@ -1045,6 +1045,31 @@ static void level_max(void)
 	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NO_WAITS);
 }
 
+static CUresult not_initialised(void *p, size_t bytes, unsigned flags)
+{
+	(void)p;
+	(void)bytes;
+	(void)flags;
+	return 709; /* CUDA_ERROR_CONTEXT_IS_DESTROYED */
+}
+
+/* The runtime makes the primary context current before anybody retained it. */
+static void level_of_a_late_context(void)
+{
+	CUresult (*registers)(void *, size_t, unsigned);
+
+	begin();
+	registers = xm_real.cuMemHostRegister_v2;
+	xm_real.cuMemHostRegister_v2 = not_initialised;
+	daemon_start();
+	fake_set_current(context);
+	CHECK_EQ(client_line(0)->level_max, 0);
+	CHECK_EQ(client_line(0)->level_why, XM_LEVEL_WHY_NONE);
+	xm_real.cuMemHostRegister_v2 = registers;
+	launch(1);
+	CHECK_EQ(client_line(0)->level_max, 2);
+}
+
 static void level_of_two_contexts(void)
 {
 	CUcontext second;
@@ -1326,6 +1351,7 @@ static const struct test {
 	{"gated_refused", gated_refused},
 	{"gated_refused_closed", gated_refused_closed},
 	{"level_max", level_max},
+	{"level_of_a_late_context", level_of_a_late_context},
 	{"level_of_two_contexts", level_of_two_contexts},
 	{"gated_errors", gated_errors},
 	{"gated_captures", gated_captures},
