@@ -42,23 +42,39 @@ static void reclaim(struct xm_thread *me)
 		}
 }
 
+/*
+ * Commands of q that count for the bound: what is outstanding, and in *unused what
+ * leases still allow. Their owners go on meanwhile, so each count is read once: a
+ * command between two looks would be in neither sum.
+ */
+static uint64_t outstanding(const struct xm_queue *q, uint64_t *unused)
+{
+	uint64_t n = q->counted - q->done;
+
+	*unused = 0;
+	for (const struct xm_lease *l = q->leases; l; l = l->next) {
+		uint32_t left = xm_lease_left(l);
+
+		n += l->start - left;
+		if (atomic_load_explicit(&l->key, memory_order_relaxed) != XM_KEY_NONE)
+			*unused += left;
+	}
+	return n;
+}
+
 /* Commands that may still be given on q; takes other threads' unused ones away
  * when there would be none. */
 static uint64_t room(const struct xm_queue *q, uint32_t limit)
 {
-	uint64_t out = xm_queue_total(q) - q->done, unused = 0;
+	uint64_t unused, out = outstanding(q, &unused);
 
-	for (struct xm_lease *l = q->leases; l; l = l->next)
-		if (xm_lease_usable(l))
-			unused += xm_lease_left(l);
 	if (out + unused >= limit && unused) {
 		for (struct xm_lease *l = q->leases; l; l = l->next)
 			xm_lease_revoke(l);
 		(void)xm_fence_all();
 		for (struct xm_lease *l = q->leases; l; l = l->next)
 			xm_lease_settle(l);
-		out = xm_queue_total(q) - q->done;
-		unused = 0;
+		out = outstanding(q, &unused);
 	}
 	return out + unused >= limit ? 0 : limit - out - unused;
 }

@@ -61,6 +61,8 @@ static _Thread_local struct per_thread {
 	struct CUctx_st *context;
 	struct CUstream_st *stream;
 } mine[8];
+static uint64_t told_at;  /* when a mark last told of completions */
+static unsigned stalls;   /* how often there was none for XM_PASS_NS before */
 static _Thread_local int mode_now; /* capture mode of the thread: 0 global */
 static _Atomic int captures;
 void (*fake_destroying)(void);
@@ -124,6 +126,16 @@ static void push(struct CUstream_st *s, struct op o)
 	s->commands += o.kind == COMMAND;
 }
 
+/* Seen from without the time between two marks lies between these clocks. */
+static void tell(const struct op *o)
+{
+	uint64_t before = xm_now();
+
+	__atomic_store_n(o->at, o->value, __ATOMIC_RELEASE);
+	stalls += (unsigned)((xm_now() - told_at) / XM_PASS_NS);
+	told_at = before;
+}
+
 static void finish(struct CUstream_st *s)
 {
 	struct op done = s->ops[s->head], *o = &done;
@@ -138,7 +150,7 @@ static void finish(struct CUstream_st *s)
 			violate("an idle edge while a command was outstanding");
 		break;
 	case WRITE:
-		__atomic_store_n(o->at, o->value, __ATOMIC_RELEASE);
+		tell(o);
 		break;
 	case WAIT:
 		break;
@@ -691,6 +703,7 @@ unsigned fake_outstanding_all(void)
 
 static pthread_t gpu_thread;
 static _Atomic bool gpu_on;
+static _Atomic uint64_t gpu_rounds;
 
 static void *gpu_run(void *unused)
 {
@@ -702,6 +715,7 @@ static void *gpu_run(void *unused)
 			for (int n = rand_r(&seed) % 8; n && s->count && !held(s); n--)
 				finish(s);
 		pthread_mutex_unlock(&gpu);
+		atomic_fetch_add(&gpu_rounds, 1);
 		if (rand_r(&seed) % 4 == 0)
 			usleep((useconds_t)(rand_r(&seed) % 50));
 	}
@@ -712,6 +726,7 @@ void fake_gpu_start(void)
 {
 	sigset_t all, before;
 
+	told_at = xm_now();
 	atomic_store(&gpu_on, true);
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before); /* handlers of the program do not run on the GPU */
@@ -724,6 +739,24 @@ void fake_gpu_stop(void)
 {
 	atomic_store(&gpu_on, false);
 	pthread_join(gpu_thread, NULL);
+}
+
+void fake_gpu_rounds(unsigned n)
+{
+	uint64_t until = atomic_load(&gpu_rounds) + n + 1; /* the one under way may have been there already */
+
+	while (atomic_load(&gpu_rounds) < until)
+		usleep(100);
+}
+
+unsigned fake_passes(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&gpu);
+	n = stalls + (unsigned)((xm_now() - told_at) / XM_PASS_NS);
+	pthread_mutex_unlock(&gpu);
+	return n;
 }
 
 /* ---- the daemon ---- */

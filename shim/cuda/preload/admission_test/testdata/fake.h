@@ -72,6 +72,11 @@ unsigned fake_outstanding(CUstream s);     /* commands */
 unsigned fake_outstanding_all(void);
 void fake_gpu_start(void);                 /* a thread that completes everything, at random speed */
 void fake_gpu_stop(void);
+void fake_gpu_rounds(unsigned n);          /* waits until that thread has been at every stream n times more */
+/* How often the bound may have let each thread pass by now: once for every 50 ms
+ * in which no mark told of a completion. On a busy machine the GPU's thread may
+ * well be away for that long. */
+unsigned fake_passes(void);
 
 /* ---- daemon ---- */
 

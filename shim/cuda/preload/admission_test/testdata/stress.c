@@ -180,13 +180,17 @@ static void edges(void)
 	fake_gpu_stop();
 }
 
-/* One stream, several threads: never more outstanding than the bound and one on its way each. */
+/* One stream, several threads: never more outstanding than the bound, but for
+ * what each passed it by while the GPU told of nothing. */
 static void *hammer(void *unused)
 {
+	unsigned out;
+
 	fake_set_current(context);
 	while (!atomic_load(&stop)) {
 		CHECK_EQ(fake_launch(shared, 0), 0);
-		CHECK(fake_outstanding(shared) <= 16u + (unsigned)threads);
+		out = fake_outstanding(shared);
+		CHECK(out <= 16u + (unsigned)threads * fake_passes());
 	}
 	return unused;
 }
@@ -260,9 +264,10 @@ static void gate(void)
 	for (int round = 0; round < 20; round++) {
 		uint32_t closed = daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
 
-		for (end = ms() + 5000; __atomic_load_n(&client_line(0)->waiting, __ATOMIC_ACQUIRE) < (uint32_t)threads; usleep(100))
-			CHECK(ms() < end);
+		/* First the acknowledgement: from there on whoever waits, even if only at the bound so far, goes on to the gate. */
 		for (end = ms() + 5000; __atomic_load_n(&client_line(0)->acked, __ATOMIC_ACQUIRE) != closed; usleep(100))
+			CHECK(ms() < end);
+		for (end = ms() + 5000; __atomic_load_n(&client_line(0)->waiting, __ATOMIC_ACQUIRE) < (uint32_t)threads; usleep(100))
 			CHECK(ms() < end);
 		before = fake_commands;
 		usleep(2000);
@@ -285,8 +290,9 @@ static void gate_lease(void)
 	begin();
 	daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
 	heart_stop();
-	before = fake_commands;
 	start = ms();
+	daemon_beat(); /* the last one, and nobody knows of it before */
+	before = fake_commands;
 	run_threads(launch_only, t);
 	while (fake_commands == before) {
 		CHECK(ms() - start < 10000);
@@ -322,8 +328,17 @@ static void *launch_own(void *unused)
 	return unused;
 }
 
+/* Those that wait may do so at the bound from before the gate closed, and go on
+ * then until it is the gate that they wait for. */
+static bool at_bound(void)
+{
+	return __atomic_load_n(&client_line(0)->waiting, __ATOMIC_ACQUIRE) == (uint32_t)threads &&
+	       fake_outstanding_all() >= 8u * (unsigned)threads;
+}
+
 /* Level 2: a closed gate stops the GPU while the program's threads go on to
- * their bound, and one store lets all go on. */
+ * their bound, and one store lets all go on. What was past its wait completes:
+ * one command of a stream at most, and every thread has two. */
 static void gated(void)
 {
 	pthread_t t[MAX_THREADS];
@@ -332,15 +347,18 @@ static void gated(void)
 	begin();
 	daemon_level(2);
 	daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
+	fake_set_current(context); /* brings the gate within the GPU's reach: no command goes without its wait */
 	run_threads(launch_own, t);
 	for (int round = 0; round < 20; round++) {
 		daemon_grant(0, false, XM_MODE_BOUNDED, 16, 8);
-		all_wait();
-		usleep(3000); /* commands that had passed */
 		before = fake_completed;
-		CHECK(fake_outstanding_all() >= 8u * (unsigned)threads);
-		usleep(3000);
+		until(at_bound, "not at the bound");
+		fake_gpu_rounds(50);
+		CHECK(fake_completed - before <= 2u * (unsigned)threads);
+		before = fake_completed;
+		fake_gpu_rounds(50);
 		CHECK_EQ(fake_completed, before);
+		until(at_bound, "not at the bound after the gate held");
 		CHECK(is_ready());
 		daemon_grant(0, true, XM_MODE_BOUNDED, 16, 8);
 		goes_on(before);
@@ -369,9 +387,10 @@ static void gated_lease(void)
 	all_wait();
 	heart_stop();
 	start = ms();
+	daemon_beat();
 	before = fake_completed;
 	goes_on(before);
-	CHECK(ms() - start >= 800);
+	CHECK(ms() - start >= 900);
 	CHECK_EQ(client_line(0)->opened_by_lease, 1);
 	atomic_store(&stop, true);
 	join_threads(t);
