@@ -237,7 +237,7 @@ func gatedAsAlone(t *testing.T, r []rows.Row, ours rows.Row) error {
 }
 
 func TestLaunch(t *testing.T) {
-	r := measured(t, xbench(t, "launch", "--sim", "--json", "--rounds", "2", "--reps", "2", "--rep-ms", "20", "--threads", "1,4"))
+	r := measured(t, xbench(t, "launch", "--sim", "--json", "--rounds", "2", "--reps", "2", "--rep-ms", "5", "--threads", "1,4"))
 	if len(r) != 4 {
 		t.Fatalf("%d rows, want free and bounded of 1 and 4 threads", len(r))
 	}
