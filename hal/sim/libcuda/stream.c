@@ -216,72 +216,65 @@ EXPORT CUresult cuStreamQuery_ptsz(CUstream h) { return query(h, true); }
 
 /* ---- questions ---- */
 
+/* The stream that a getter is asked about: its handle is judged before where the answer goes. */
+static int asked(CUstream h, bool ptds, const void *answer, struct sim_ctx **c, struct sim_stream **s)
+{
+    int rc = sim_stream_of(h, ptds, c, s);
+    if (rc)
+        return rc;
+    return answer ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
 static int get_flags(CUstream h, bool ptds, unsigned *flags)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    rc = sim_capture_sync(s); /* so does an H200, and cuStreamGetPriority is another matter */
-    if (rc)
-        return rc;
-    *flags = s->flags;
-    return CUDA_SUCCESS;
+    int rc = asked(h, ptds, flags, &c, &s);
+    if (!rc)
+        rc = sim_capture_sync(s); /* so does an H200, and cuStreamGetPriority is another matter */
+    if (!rc)
+        *flags = s->flags;
+    return rc;
 }
 
 static int get_priority(CUstream h, bool ptds, int *priority)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!priority)
-        return CUDA_ERROR_INVALID_VALUE;
-    *priority = s->priority;
-    return CUDA_SUCCESS;
+    int rc = asked(h, ptds, priority, &c, &s);
+    if (!rc)
+        *priority = s->priority;
+    return rc;
 }
 
 static int get_ctx(CUstream h, bool ptds, CUcontext *out)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = c;
-    return CUDA_SUCCESS;
+    int rc = asked(h, ptds, out, &c, &s);
+    if (!rc)
+        *out = c;
+    return rc;
 }
 
 static int get_id(CUstream h, bool ptds, unsigned long long *id)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!id)
-        return CUDA_ERROR_INVALID_VALUE;
-    *id = s->per_thread ? 2 : s->id;
-    return CUDA_SUCCESS;
+    int rc = asked(h, ptds, id, &c, &s);
+    if (!rc)
+        *id = s->per_thread ? 2 : s->id;
+    return rc;
 }
 
 static int get_device(CUstream h, bool ptds, CUdevice *device)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
-    int rc = sim_stream_of(h, ptds, &c, &s);
-    if (rc)
-        return rc;
-    if (!device)
-        return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
-    return CUDA_SUCCESS;
+    int rc = asked(h, ptds, device, &c, &s);
+    if (!rc)
+        *device = 0;
+    return rc;
 }
 
 EXPORT CUresult cuStreamGetFlags(CUstream h, unsigned *f) { return get_flags(h, false, f); }
