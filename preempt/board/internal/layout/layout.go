@@ -53,7 +53,10 @@ type DaemonLine struct {
 	Level     uint32   `c:"level" doc:"preemption level in force"`
 	Watching  uint32   `c:"watching" doc:"1 while the daemon waits out an idle edge: it looks at ready and edge again before it acts, so an edge needs no bell"`
 	Task      uint64   `c:"task" doc:"the daemon's id of the task"`
-	_         [96]byte `c:"pad1"`
+	Want      uint32   `c:"want" doc:"adds 1 whenever hold or slice_us changed; stored after them (release). Shared futex word"`
+	Hold      uint32   `c:"hold" doc:"XM_HOLD_*: which channel groups of this process are to be disabled"`
+	SliceUS   uint32   `c:"slice_us" doc:"time slice that the compute groups are to have, in us; 0: the driver's own"`
+	_         [84]byte `c:"pad1"`
 }
 
 // ClientLine is the client's claim for one device.
@@ -71,7 +74,16 @@ type ClientLine struct {
 	LastSubmitAt  uint64   `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
 	LevelMax      uint32   `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
 	LevelWhy      uint32   `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
-	_             [64]byte `c:"pad2"`
+	Did           uint32   `c:"did" doc:"last want that was carried out or refused; stored after the fields below (release). Shared futex word"`
+	Held          uint32   `c:"held" doc:"XM_HOLD_*: what is disabled now"`
+	SliceNow      uint32   `c:"slice_now" doc:"time slice in us that was set last; 0: the driver's own"`
+	HoldError     uint32   `c:"hold_error" doc:"0, or the driver's status that refused the last want"`
+	Holds         uint32   `c:"holds" doc:"suspensions carried out"`
+	HoldNS        uint32   `c:"hold_ns" doc:"how long the last suspension's calls took"`
+	ReleaseNS     uint32   `c:"release_ns" doc:"how long the last resumption's calls took"`
+	_             uint32   `c:"pad2"`
+	WaitedFrom    uint64   `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
+	_             [24]byte `c:"pad3"`
 }
 
 // Identity says which device a section stands for. Written by the client
@@ -135,10 +147,18 @@ func Constants() []Constant {
 		{"XM_MODE_FREE", 0, "no competitor"},
 		{"XM_MODE_BOUNDED", 1, "a competitor exists and this task yields to it: threshold and batch hold"},
 		{"XM_MODE_TOP", 2, "a competitor exists, this task is of the highest class: not bounded"},
-		{"XM_LEVEL_WHY_NONE", 0, "nothing is in the way of level 2"},
+		{"XM_LEVEL_WHY_NONE", 0, "nothing is in the way"},
 		{"XM_LEVEL_WHY_UNREGISTERED", 1, "the driver did not register the board"},
 		{"XM_LEVEL_WHY_NO_WAITS", 2, "the device has no stream waits"},
 		{"XM_LEVEL_WHY_ASIDE", 3, "the child of a process that had used the device: it stands aside"},
+		{"XM_LEVEL_WHY_RM_LAYOUT", 4, "the driver's own objects were not recognised: no level 3"},
+		{"XM_LEVEL_WHY_RM_REFUSED", 5, "the driver refused a control: no level 3"},
+		{"XM_LEVEL_WHY_MPS", 6, "a client of MPS, whose channels belong to the server: no level 3"},
+		{"XM_LEVEL_WHY_DEBUGGER", 7, "a debugger or profiler is on the channel group: no level 3"},
+		{"XM_LEVEL_WHY_MIG", 8, "a MIG instance: no level 3"},
+		{"XM_HOLD_NONE", 0, "all channel groups may run"},
+		{"XM_HOLD_COMPUTE", 1, "the compute groups are disabled; the copy engines still work"},
+		{"XM_HOLD_ALL", 2, "every channel group is disabled: stopped hard"},
 		{"XM_QUEUE_LEGACY", 1, "the legacy default stream"},
 		{"XM_QUEUE_PER_THREAD", 2, "a per-thread default stream"},
 		{"XM_QUEUE_DESTROYED", 4, "the program destroyed it; commands may still be outstanding"},

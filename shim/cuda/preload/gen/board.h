@@ -15,10 +15,18 @@
 #define XM_MODE_FREE 0u /* no competitor */
 #define XM_MODE_BOUNDED 1u /* a competitor exists and this task yields to it: threshold and batch hold */
 #define XM_MODE_TOP 2u /* a competitor exists, this task is of the highest class: not bounded */
-#define XM_LEVEL_WHY_NONE 0u /* nothing is in the way of level 2 */
+#define XM_LEVEL_WHY_NONE 0u /* nothing is in the way */
 #define XM_LEVEL_WHY_UNREGISTERED 1u /* the driver did not register the board */
 #define XM_LEVEL_WHY_NO_WAITS 2u /* the device has no stream waits */
 #define XM_LEVEL_WHY_ASIDE 3u /* the child of a process that had used the device: it stands aside */
+#define XM_LEVEL_WHY_RM_LAYOUT 4u /* the driver's own objects were not recognised: no level 3 */
+#define XM_LEVEL_WHY_RM_REFUSED 5u /* the driver refused a control: no level 3 */
+#define XM_LEVEL_WHY_MPS 6u /* a client of MPS, whose channels belong to the server: no level 3 */
+#define XM_LEVEL_WHY_DEBUGGER 7u /* a debugger or profiler is on the channel group: no level 3 */
+#define XM_LEVEL_WHY_MIG 8u /* a MIG instance: no level 3 */
+#define XM_HOLD_NONE 0u /* all channel groups may run */
+#define XM_HOLD_COMPUTE 1u /* the compute groups are disabled; the copy engines still work */
+#define XM_HOLD_ALL 2u /* every channel group is disabled: stopped hard */
 #define XM_QUEUE_LEGACY 1u /* the legacy default stream */
 #define XM_QUEUE_PER_THREAD 2u /* a per-thread default stream */
 #define XM_QUEUE_DESTROYED 4u /* the program destroyed it; commands may still be outstanding */
@@ -72,7 +80,10 @@ struct xm_daemon_line {
 	uint32_t level; /* preemption level in force */
 	uint32_t watching; /* 1 while the daemon waits out an idle edge: it looks at ready and edge again before it acts, so an edge needs no bell */
 	uint64_t task; /* the daemon's id of the task */
-	uint8_t pad1[96];
+	uint32_t want; /* adds 1 whenever hold or slice_us changed; stored after them (release). Shared futex word */
+	uint32_t hold; /* XM_HOLD_*: which channel groups of this process are to be disabled */
+	uint32_t slice_us; /* time slice that the compute groups are to have, in us; 0: the driver's own */
+	uint8_t pad1[84];
 };
 _Static_assert(sizeof(struct xm_daemon_line) == 128, "size of xm_daemon_line");
 _Static_assert(offsetof(struct xm_daemon_line, gate) == 0, "offset of xm_daemon_line.gate");
@@ -82,7 +93,10 @@ _Static_assert(offsetof(struct xm_daemon_line, batch) == 12, "offset of xm_daemo
 _Static_assert(offsetof(struct xm_daemon_line, level) == 16, "offset of xm_daemon_line.level");
 _Static_assert(offsetof(struct xm_daemon_line, watching) == 20, "offset of xm_daemon_line.watching");
 _Static_assert(offsetof(struct xm_daemon_line, task) == 24, "offset of xm_daemon_line.task");
-_Static_assert(offsetof(struct xm_daemon_line, pad1) == 32, "offset of xm_daemon_line.pad1");
+_Static_assert(offsetof(struct xm_daemon_line, want) == 32, "offset of xm_daemon_line.want");
+_Static_assert(offsetof(struct xm_daemon_line, hold) == 36, "offset of xm_daemon_line.hold");
+_Static_assert(offsetof(struct xm_daemon_line, slice_us) == 40, "offset of xm_daemon_line.slice_us");
+_Static_assert(offsetof(struct xm_daemon_line, pad1) == 44, "offset of xm_daemon_line.pad1");
 
 /* The client's claim for one device. */
 struct xm_client_line {
@@ -99,7 +113,16 @@ struct xm_client_line {
 	uint64_t last_submit_at; /* CLOCK_MONOTONIC ns of the last command; statistics only */
 	uint32_t level_max; /* highest preemption level this process can do here; 0: not known yet */
 	uint32_t level_why; /* XM_LEVEL_WHY_*: why level_max is no higher; written before it */
-	uint8_t pad2[64];
+	uint32_t did; /* last want that was carried out or refused; stored after the fields below (release). Shared futex word */
+	uint32_t held; /* XM_HOLD_*: what is disabled now */
+	uint32_t slice_now; /* time slice in us that was set last; 0: the driver's own */
+	uint32_t hold_error; /* 0, or the driver's status that refused the last want */
+	uint32_t holds; /* suspensions carried out */
+	uint32_t hold_ns; /* how long the last suspension's calls took */
+	uint32_t release_ns; /* how long the last resumption's calls took */
+	uint32_t pad2;
+	uint64_t waited_from; /* CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching */
+	uint8_t pad3[24];
 };
 _Static_assert(sizeof(struct xm_client_line) == 128, "size of xm_client_line");
 _Static_assert(offsetof(struct xm_client_line, present) == 0, "offset of xm_client_line.present");
@@ -115,7 +138,16 @@ _Static_assert(offsetof(struct xm_client_line, ready_at) == 40, "offset of xm_cl
 _Static_assert(offsetof(struct xm_client_line, last_submit_at) == 48, "offset of xm_client_line.last_submit_at");
 _Static_assert(offsetof(struct xm_client_line, level_max) == 56, "offset of xm_client_line.level_max");
 _Static_assert(offsetof(struct xm_client_line, level_why) == 60, "offset of xm_client_line.level_why");
-_Static_assert(offsetof(struct xm_client_line, pad2) == 64, "offset of xm_client_line.pad2");
+_Static_assert(offsetof(struct xm_client_line, did) == 64, "offset of xm_client_line.did");
+_Static_assert(offsetof(struct xm_client_line, held) == 68, "offset of xm_client_line.held");
+_Static_assert(offsetof(struct xm_client_line, slice_now) == 72, "offset of xm_client_line.slice_now");
+_Static_assert(offsetof(struct xm_client_line, hold_error) == 76, "offset of xm_client_line.hold_error");
+_Static_assert(offsetof(struct xm_client_line, holds) == 80, "offset of xm_client_line.holds");
+_Static_assert(offsetof(struct xm_client_line, hold_ns) == 84, "offset of xm_client_line.hold_ns");
+_Static_assert(offsetof(struct xm_client_line, release_ns) == 88, "offset of xm_client_line.release_ns");
+_Static_assert(offsetof(struct xm_client_line, pad2) == 92, "offset of xm_client_line.pad2");
+_Static_assert(offsetof(struct xm_client_line, waited_from) == 96, "offset of xm_client_line.waited_from");
+_Static_assert(offsetof(struct xm_client_line, pad3) == 104, "offset of xm_client_line.pad3");
 
 /* Which device a section stands for; written by the client before present. */
 struct xm_identity {
