@@ -9,6 +9,7 @@ const (
 	empty    state = iota
 	arriving       // its time of arrival is still to come: until
 	held           // waits for Release
+	stopped        // for the front end, while its channel is off
 	passing        // in the front end: until
 	ready          // waits for its engine, fresh or taken off in mid-flight
 	running        // on its engine
@@ -20,6 +21,7 @@ const (
 type channel struct {
 	id     ChannelID
 	ctx    *context
+	index  int // in its context
 	queue  []Command
 	state  state
 	until  time.Duration
@@ -30,6 +32,10 @@ type channel struct {
 }
 
 func (ch *channel) head() *Command { return &ch.queue[0] }
+
+// off tells whether the channel may not run: on an engine, or, for a command of
+// the front end, where its last command ran.
+func (ch *channel) off(e Engine) bool { return ch.ctx.groups[e].off>>ch.index&1 != 0 }
 
 func (ch *channel) pop() { ch.queue = ch.queue[:copy(ch.queue, ch.queue[1:])] }
 

@@ -10,13 +10,13 @@ var fullRate = ratio{1, 1}
 // group is one context's channels on one engine.
 type group struct {
 	slice    time.Duration
-	disabled bool
+	off      uint64 // channels that may not run here, by their index
 	channels []*channel
 	turn     int // channel that is asked first
 }
 
 // engine runs one command at a time. Invariant: run != nil implies that run
-// belongs to cur, is in state running, and cur is enabled; switching implies run
+// belongs to cur, is in state running, and is not off there; switching implies run
 // == nil.
 type engine struct {
 	kind       Engine
@@ -58,13 +58,13 @@ func (e *engine) removeGroup(g *group) {
 // candidate is the group's next channel for the engine: one in mid-flight first,
 // then in turn.
 func (e *engine) candidate(g *group) *channel {
-	if g == nil || g.disabled {
+	if g == nil {
 		return nil
 	}
 	var next *channel
 	for i := range g.channels {
 		ch := g.channels[(g.turn+i)%len(g.channels)]
-		if !ch.wants(e.kind) {
+		if !ch.wants(e.kind) || ch.off(e.kind) {
 			continue
 		}
 		if !ch.fresh {
@@ -78,11 +78,11 @@ func (e *engine) candidate(g *group) *channel {
 }
 
 func (e *engine) kept(g *group) bool {
-	if g == nil || g.disabled {
+	if g == nil {
 		return false
 	}
 	for _, ch := range g.channels {
-		if ch.keeps(e.kind) {
+		if ch.keeps(e.kind) && !ch.off(e.kind) {
 			return true
 		}
 	}

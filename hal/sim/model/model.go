@@ -12,6 +12,9 @@
 //     with it RefillCost of its slice: two busy groups with slices shorter than
 //     that make no progress at all, as on the H200.
 //     Kernels of one group serialise: overlap inside a group is not modelled.
+//   - A channel can be switched off on an engine: what it runs there stops in
+//     mid-flight, and goes on from there when it is switched on. Its front end
+//     stands still with the engine that it used last.
 //   - Copies to and from the host slow each other down a little when both run.
 //   - A command that is through stays at the head of its channel until the
 //     caller retires it, so that effects (bytes, gate words) are never late.
@@ -116,7 +119,8 @@ func New(cfg Config) *Machine {
 // Now is the virtual clock.
 func (m *Machine) Now() time.Duration { return m.now }
 
-// AddContext makes a context with a group on every engine and n channels.
+// AddContext makes a context with a group on every engine and n channels, at most
+// 64.
 func (m *Machine) AddContext(n int) (ContextID, []ChannelID) {
 	m.lastCtx++
 	c := &context{}
@@ -127,7 +131,7 @@ func (m *Machine) AddContext(n int) (ContextID, []ChannelID) {
 	for i := range ids {
 		m.lastChan++
 		ids[i] = m.lastChan
-		ch := &channel{id: m.lastChan, ctx: c}
+		ch := &channel{id: m.lastChan, ctx: c, index: i}
 		c.channels = append(c.channels, ch)
 		m.channels = append(m.channels, ch)
 		m.byID[ch.id] = ch
@@ -158,34 +162,6 @@ func (m *Machine) RemoveContext(id ContextID) {
 		m.engines[e].removeGroup(c.groups[e])
 	}
 	m.dispatch()
-}
-
-// SetTimeslice sets the slice of a context's group on an engine, from its next
-// turn on.
-func (m *Machine) SetTimeslice(id ContextID, e Engine, d time.Duration) error {
-	c := m.contexts[id]
-	if c == nil || int(e) >= engines || d <= 0 {
-		return fmt.Errorf("set time slice of context %d on engine %d to %v: no such group, or not positive", id, e, d)
-	}
-	c.groups[e].slice = d
-	return nil
-}
-
-// SetEnabled takes a context's group off its engine or puts it back. A command
-// in mid-flight stops and goes on from there when enabled again.
-func (m *Machine) SetEnabled(id ContextID, e Engine, on bool) error {
-	c := m.contexts[id]
-	if c == nil || int(e) >= engines {
-		return fmt.Errorf("enable context %d on engine %d: no such group", id, e)
-	}
-	g := c.groups[e]
-	g.disabled = !on
-	eng := &m.engines[e]
-	if !on && eng.run != nil && eng.cur == g {
-		eng.preempt()
-	}
-	m.dispatch()
-	return nil
 }
 
 // Submit appends a command to a channel; false when there is no such channel.
@@ -332,6 +308,10 @@ func (m *Machine) reach(ch *channel) {
 // begin makes a channel's head run in the front end, or wait for its engine.
 func (m *Machine) begin(ch *channel) {
 	c := ch.head()
+	if c.Engine >= FrontEnd && ch.off(ch.engine) {
+		ch.state = stopped
+		return
+	}
 	if c.Engine >= FrontEnd {
 		ch.state, ch.until = passing, m.now+c.Work
 		m.emit(Started, ch)

@@ -56,7 +56,9 @@ type harness struct {
 //	submit CHANNEL engine=E work=D [hold] [at=D] [n=K]
 //	run until=D                 retires and releases by itself
 //	run until=D keep            leaves held commands held
-//	release CHANNEL | slice NAME work=D | off NAME | on NAME | remove NAME
+//	release CHANNEL | slice NAME work=D | remove NAME
+//	off NAME [engine=E] [channel=N] | on NAME [engine=E] [channel=N]
+//	cost suspend|resume|slice NAME     of a control that NAME's process asks for
 func (h *harness) runCommand(t *testing.T, d *datadriven.TestData) string {
 	t.Helper()
 	if h.names == nil {
@@ -75,6 +77,11 @@ func (h *harness) runCommand(t *testing.T, d *datadriven.TestData) string {
 		}
 		return v
 	}
+	engine := func() Engine {
+		e := "compute"
+		d.MaybeScanArgs(t, "engine", &e)
+		return map[string]Engine{"compute": Compute, "in": CopyIn, "out": CopyOut, "peer": CopyPeer, "front": FrontEnd}[e]
+	}
 	switch d.Cmd {
 	case "context":
 		n := 1
@@ -86,15 +93,12 @@ func (h *harness) runCommand(t *testing.T, d *datadriven.TestData) string {
 			h.names[name], h.back[c] = c, name
 		}
 	case "submit":
-		engines := map[string]Engine{"compute": Compute, "in": CopyIn, "out": CopyOut, "peer": CopyPeer, "front": FrontEnd}
-		var e string
-		d.ScanArgs(t, "engine", &e)
 		n := 1
 		d.MaybeScanArgs(t, "n", &n)
 		for range n {
 			h.next++
 			h.m.Submit(h.names[arg(0)], Command{
-				ID: h.next, Engine: engines[e], Work: duration("work"), Hold: d.HasArg("hold"), Arrival: duration("at"),
+				ID: h.next, Engine: engine(), Work: duration("work"), Hold: d.HasArg("hold"), Arrival: duration("at"),
 			})
 		}
 	case "run":
@@ -111,9 +115,19 @@ func (h *harness) runCommand(t *testing.T, d *datadriven.TestData) string {
 			return err.Error() + "\n"
 		}
 	case "off", "on":
-		if err := h.m.SetEnabled(h.ctx[arg(0)], Compute, d.Cmd == "on"); err != nil {
+		set := func() error { return h.m.SetEnabled(h.ctx[arg(0)], engine(), d.Cmd == "on") }
+		if d.HasArg("channel") {
+			var n int
+			d.ScanArgs(t, "channel", &n)
+			set = func() error { return h.m.SetChannelEnabled(h.ctx[arg(0)], engine(), n, d.Cmd == "on") }
+		}
+		if err := set(); err != nil {
 			return err.Error() + "\n"
 		}
+	case "cost":
+		c := map[string]Control{"suspend": Suspend, "resume": Resume, "slice": SetSlice}[arg(0)]
+		own := h.ctx[arg(1)]
+		return fmt.Sprintln(h.m.ControlCost(c, Compute, func(id ContextID) bool { return id == own }))
 	case "remove":
 		h.m.RemoveContext(h.ctx[arg(0)])
 	default:
@@ -191,7 +205,11 @@ func TestNothingIsLostAndTimeNeverGoesBack(t *testing.T) {
 				t.Fatalf("the clock says %v after an event at %v", p.m.Now(), last)
 			}
 		}
-		disabled := map[ContextID]bool{}
+		type at struct {
+			ctx ContextID
+			e   Engine
+		}
+		disabled := map[at]bool{}
 		t.Repeat(map[string]func(*rapid.T){
 			"submit": func(t *rapid.T) { p.submit(t, rapid.SampledFrom(p.chans).Draw(t, "channel")) },
 			"run": func(t *rapid.T) {
@@ -227,8 +245,16 @@ func TestNothingIsLostAndTimeNeverGoesBack(t *testing.T) {
 			},
 			"enable": func(t *rapid.T) {
 				id := rapid.SampledFrom(p.ctxs).Draw(t, "context")
-				disabled[id] = !disabled[id]
-				if err := p.m.SetEnabled(id, Compute, !disabled[id]); err != nil {
+				g := at{id, Engine(rapid.IntRange(0, engines-1).Draw(t, "engine"))}
+				disabled[g] = !disabled[g]
+				if err := p.m.SetEnabled(id, g.e, !disabled[g]); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"enable one channel": func(t *rapid.T) {
+				id := rapid.SampledFrom(p.ctxs).Draw(t, "context")
+				e := Engine(rapid.IntRange(0, engines-1).Draw(t, "engine"))
+				if err := p.m.SetChannelEnabled(id, e, 0, rapid.Bool().Draw(t, "on")); err != nil {
 					t.Fatal(err)
 				}
 			},
@@ -240,8 +266,10 @@ func TestNothingIsLostAndTimeNeverGoesBack(t *testing.T) {
 			},
 		})
 		for _, id := range p.ctxs {
-			if err := p.m.SetEnabled(id, Compute, true); err != nil {
-				t.Fatal(err)
+			for e := range engines {
+				if err := p.m.SetEnabled(id, Engine(e), true); err != nil {
+					t.Fatal(err)
+				}
 			}
 			if err := p.m.SetTimeslice(id, Compute, 2048*us); err != nil {
 				t.Fatal(err)
