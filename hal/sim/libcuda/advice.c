@@ -57,7 +57,8 @@ static int advise(CUdeviceptr p, size_t n, struct advice d)
         return rc;
     if (!sim_range_find(p, n, &r) || r.kind != SIM_RANGE_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_managed_change(&r, p, n, take, &d);
+    rc = sim_capture_unsafe();
+    return rc ? rc : sim_managed_change(&r, p, n, take, &d);
 }
 
 EXPORT CUresult cuMemAdvise(CUdeviceptr p, size_t n, int what, CUdevice device)

@@ -60,7 +60,7 @@ static int run(struct batch *b)
             continue;
         if (k->order == ORDER_STREAM && !k->t.from.known)
             rc = reached(b->stream); /* its source is read where the driver cannot go */
-        if (!rc && !k->t.to.known && !sim_capturing(b->stream))
+        if (!rc && !k->t.to.known)
             rc = sim_transfer_enqueue(b->stream, &k->t, NULL); /* the call does not wait for the bytes */
         else if (!rc)
             rc = sim_transfer_run(b->ctx, b->stream, &k->t, true);
@@ -72,6 +72,8 @@ static int run(struct batch *b)
 
 static int finish(struct batch *b, int rc, size_t *failed)
 {
+    if (!rc && sim_capturing(b->stream))
+        rc = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED; /* and the capture goes on */
     if (!rc)
         rc = run(b);
     if (rc && failed && !b->silent)

@@ -1,7 +1,16 @@
 /* Copies in two and three dimensions, and between contexts. */
 #include "copy.h"
 
-static int copy3d(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
+/* Between contexts: such a copy has no place in a capture. */
+enum reach { WITHIN, PEER };
+
+static int run(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, enum reach reach, bool async)
+{
+    int rc = reach == PEER && sim_capturing(s) ? sim_capture_sync(s) : CUDA_SUCCESS;
+    return rc ? rc : sim_transfer_run(c, s, t, async);
+}
+
+static int copy3d(const CUDA_MEMCPY3D *p, enum reach reach, CUstream h, bool ptds, bool async)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
@@ -14,13 +23,13 @@ static int copy3d(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async)
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     rc = sim_transfer_of(&t, p, &nothing);
-    return rc || nothing ? rc : sim_transfer_run(c, s, &t, async);
+    return rc || nothing ? rc : run(c, s, &t, reach, async);
 }
 
 static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async)
 {
     if (!p)
-        return copy3d(NULL, h, ptds, async);
+        return copy3d(NULL, WITHIN, h, ptds, async);
     const CUDA_MEMCPY3D d = {
         .srcXInBytes = p->srcXInBytes, .srcY = p->srcY, .srcMemoryType = p->srcMemoryType, .srcHost = p->srcHost,
         .srcDevice = p->srcDevice, .srcArray = p->srcArray, .srcPitch = p->srcPitch, .srcHeight = p->srcY + p->Height,
@@ -28,7 +37,7 @@ static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async)
         .dstDevice = p->dstDevice, .dstArray = p->dstArray, .dstPitch = p->dstPitch, .dstHeight = p->dstY + p->Height,
         .WidthInBytes = p->WidthInBytes, .Height = p->Height, .Depth = 1,
     };
-    return copy3d(&d, h, ptds, async);
+    return copy3d(&d, WITHIN, h, ptds, async);
 }
 
 EXPORT CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, false, false); }
@@ -37,10 +46,10 @@ EXPORT CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *p) { return copy2d(p
 EXPORT CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *p) { return copy2d(p, NULL, true, false); }
 EXPORT CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, false, true); }
 EXPORT CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *p, CUstream h) { return copy2d(p, h, true, true); }
-EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, false, false); }
-EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p) { return copy3d(p, NULL, true, false); }
-EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, h, false, true); }
-EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, h, true, true); }
+EXPORT CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *p) { return copy3d(p, WITHIN, NULL, false, false); }
+EXPORT CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *p) { return copy3d(p, WITHIN, NULL, true, false); }
+EXPORT CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, WITHIN, h, false, true); }
+EXPORT CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *p, CUstream h) { return copy3d(p, WITHIN, h, true, true); }
 
 /* ---- between contexts, which share one address space ---- */
 
@@ -50,7 +59,7 @@ static int copy3d_peer(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async
 {
     if (p && !sim_ready() && (!alive(p->srcContext) || !alive(p->dstContext)))
         return CUDA_ERROR_INVALID_CONTEXT;
-    return copy3d(p, h, ptds, async);
+    return copy3d(p, PEER, h, ptds, async);
 }
 
 EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D *p) { return copy3d_peer(p, NULL, false, false); }
@@ -75,12 +84,14 @@ static int copy_peer(struct peer_copy p, CUstream h, bool ptds, bool async)
     int rc = sim_stream_of(h, ptds, &c, &s);
     if (rc)
         return rc;
+    if (p.n && (!p.to || !p.from))
+        return CUDA_ERROR_INVALID_VALUE;
     if (!alive(p.to_ctx) || !alive(p.from_ctx))
         return CUDA_ERROR_INVALID_CONTEXT;
     if (!p.n)
         return CUDA_SUCCESS;
     rc = sim_transfer_bytes(&t, p.to, p.from, p.n, SIM_WITHIN);
-    return rc ? rc : sim_transfer_run(c, s, &t, async);
+    return rc ? rc : run(c, s, &t, PEER, async);
 }
 
 EXPORT CUresult cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)

@@ -48,16 +48,17 @@ struct described {
 
 static int end_of(struct sim_transfer *t, struct sim_end *e, const struct described *d)
 {
-    size_t at, in_layer;
+    size_t at, in_layer, row, rows;
 
     if (d->type == CU_MEMORYTYPE_ARRAY)
         return sim_unsupported("a copy from or to an array");
     if (d->type < CU_MEMORYTYPE_HOST || d->type > CU_MEMORYTYPE_UNIFIED)
         return CUDA_ERROR_INVALID_VALUE;
-    e->pitch = d->pitch ? d->pitch : t->width; /* none given: they lie side by side */
-    size_t rows = d->rows ? d->rows : t->height;
-    if (e->pitch < t->width || e->pitch - t->width < d->x || rows < t->height || rows - t->height < d->y)
+    if (__builtin_add_overflow(d->x, t->width, &row) || __builtin_add_overflow(d->y, t->height, &rows) || (d->pitch && d->pitch < row) ||
+        (d->rows && d->rows < rows))
         return CUDA_ERROR_INVALID_VALUE;
+    e->pitch = d->pitch ? d->pitch : row; /* none given: as much as the copy reaches over */
+    rows = d->rows ? d->rows : rows;
     if (__builtin_mul_overflow(e->pitch, rows, &e->slice) || __builtin_mul_overflow(d->z, e->slice, &at) ||
         __builtin_mul_overflow(d->y, e->pitch, &in_layer) || __builtin_add_overflow(at, in_layer, &at) ||
         __builtin_add_overflow(at, d->x, &at))

@@ -203,6 +203,18 @@ static int after_last(struct sim_stream *s, const struct sim_mark *last)
     return sim_done(last) ? CUDA_SUCCESS : sim_submit(s, &e, NULL);
 }
 
+/* Whether a launch returns only when the graph has run: bytes on their way to memory
+ * that the driver does not know have come then. */
+static bool brings_bytes(const struct sim_exec *x)
+{
+    for (size_t i = 0; i < x->count; i++) {
+        const struct sim_work *w = &x->order[i]->work;
+        if (!x->order[i]->off && w->type == CU_GRAPH_NODE_TYPE_MEMCPY && !w->copy.transfer.to.known && w->copy.transfer.from.known)
+            return true;
+    }
+    return false;
+}
+
 static int put_all(struct sim_exec *x, struct sim_stream *s, struct sim_ctx *c)
 {
     struct sim_entry end = {.command = SIM_NOP};
@@ -228,11 +240,14 @@ static int launch(CUgraphExec x, CUstream h, bool ptds)
         return rc;
     if (!hold(x))
         return CUDA_ERROR_INVALID_VALUE;
+    struct sim_mark end = {0};
     rc = sim_capture_sync(s); /* no graph is launched inside of another */
-    if (!rc)
+    if (!rc && x->count) /* one without nodes leaves no trace */
         rc = put_all(x, s, c);
+    if (!rc && brings_bytes(x))
+        end = x->last;
     sim_exec_leave(x);
-    return rc;
+    return rc ? rc : sim_wait(&end);
 }
 
 EXPORT CUresult cuGraphLaunch(CUgraphExec x, CUstream h) { return launch(x, h, false); }

@@ -201,7 +201,7 @@ EXPORT CUresult cuMemAllocManaged(CUdeviceptr *out, size_t n, unsigned flags)
     rc = allocate(n, &p);
     if (rc)
         return rc;
-    struct sim_range r = {.base = (uintptr_t)p, .size = n, .kind = SIM_RANGE_MANAGED, .flags = flags, .ctx = c, .ctx_id = c->id};
+    struct sim_range r = {.base = (uintptr_t)p, .size = n, .kind = SIM_RANGE_MANAGED, .flags = flags, .sync = true, .ctx = c, .ctx_id = c->id};
     if (!sim_range_add(&r)) {
         sim_range_release(&r);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -226,7 +226,8 @@ static int attach(CUstream h, bool ptds, CUdeviceptr p, size_t n, unsigned flags
         (flags == CU_MEM_ATTACH_SINGLE && s->legacy) || !sim_range_find(p, 1, &r) || r.kind != SIM_RANGE_MANAGED || r.base != p ||
         (n && n != r.size))
         return CUDA_ERROR_INVALID_VALUE;
-    return sim_submit(s, &e, NULL);
+    rc = sim_capture_sync(s);
+    return rc ? rc : sim_submit(s, &e, NULL);
 }
 
 EXPORT CUresult cuStreamAttachMemAsync(CUstream h, CUdeviceptr p, size_t n, unsigned flags) { return attach(h, false, p, n, flags); }
@@ -243,7 +244,9 @@ static int prefetch(CUdeviceptr p, size_t n, CUmemLocation to, struct sim_stream
     if (!n || !sim_range_find(p, n, &r) || r.kind != SIM_RANGE_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_entry e = {.command = SIM_PREFETCH, .kind = to.type == CU_MEM_LOCATION_TYPE_DEVICE, .a = p, .c = n};
-    int rc = sim_submit(s, &e, NULL);
+    int rc = sim_capture_sync(s);
+    if (!rc)
+        rc = sim_submit(s, &e, NULL);
     return rc ? rc : sim_managed_change(&r, p, n, prefetched, &to);
 }
 

@@ -126,7 +126,11 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
     struct sim_ctx *c; /* where the memory of a context that has ended is looked for, by whoever has it current */
     int absent = sim_current(&c) == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_ERROR_INVALID_VALUE;
     rc = take_and_wait(p, SIM_RANGE_DEVICE, absent, &r);
-    return rc ? rc : sim_range_release(&r);
+    if (!rc)
+        rc = sim_range_release(&r);
+    if (!rc && r.kind == SIM_RANGE_POOL)
+        sim_pools_settle(); /* its pool lets go what it does not keep */
+    return rc;
 }
 
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
@@ -361,12 +365,13 @@ EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *p)
         return rc;
     if (!flags || !sim_range_find((uintptr_t)p, 1, &r) || sim_on_device(r.kind))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = r.flags;
+    *flags = r.kind == SIM_RANGE_MANAGED ? 2 : r.flags; /* CU_MEMHOSTALLOC_DEVICEMAP, whatever it is attached to */
     return CUDA_SUCCESS;
 }
 
 /* The device forgets a context's own memory by itself; here its addresses become
- * free, and memory of pools and managed memory that it made goes too. Staging memory belongs to the process and is given back. */
+ * free, and managed memory that it made goes too. Memory of pools belongs to no
+ * context. Staging memory belongs to the process and is given back. */
 void sim_memory_context_gone(struct sim_ctx *c)
 {
     struct sim_range r;

@@ -61,6 +61,7 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         return CUDA_SUCCESS;
     case 10: /* IS_LEGACY_CUDA_IPC_CAPABLE */
     case 15: /* IS_GPU_DIRECT_RDMA_CAPABLE */
+    case 21: /* IS_HW_DECOMPRESS_CAPABLE */
         *a = (struct attribute){0, sizeof(bool), !r};
         return CUDA_SUCCESS;
     case 9: /* DEVICE_ORDINAL; CU_DEVICE_INVALID */
@@ -83,6 +84,15 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         return CUDA_SUCCESS;
     case 17: /* MEMPOOL_HANDLE */
         *a = (struct attribute){r ? (uintptr_t)r->pool : 0, sizeof(struct sim_pool *), !r};
+        return CUDA_SUCCESS;
+    case 18: /* MAPPING_SIZE: there is no mapping beyond the range */
+        *a = (struct attribute){r ? r->size : 0, sizeof(size_t), !r};
+        return CUDA_SUCCESS;
+    case 19: /* MAPPING_BASE_ADDR */
+        *a = (struct attribute){r ? r->base : 0, sizeof p, !r};
+        return CUDA_SUCCESS;
+    case 20: /* MEMORY_BLOCK_ID */
+        *a = (struct attribute){r ? r->id : 0, sizeof(uint64_t), !r};
         return CUDA_SUCCESS;
     }
     return attribute < 1 || attribute > 21 ? CUDA_ERROR_INVALID_VALUE

@@ -111,6 +111,9 @@ static int allocate(CUdeviceptr *out, size_t n, bool any_pool, struct sim_pool *
         return CUDA_SUCCESS;
     if (sim_capturing(s))
         return sim_unsupported("cuMemAllocAsync in a capture");
+    rc = sim_capture_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&pool_lock);
     if (any_pool)
         rc = sim_pool_current(&p);
@@ -119,7 +122,7 @@ static int allocate(CUdeviceptr *out, size_t n, bool any_pool, struct sim_pool *
     pthread_mutex_unlock(&pool_lock);
     if (rc)
         return rc;
-    struct sim_range r = {.base = at, .size = n, .kind = SIM_RANGE_POOL, .ctx = c, .ctx_id = c->id, .pool = p};
+    struct sim_range r = {.base = at, .size = n, .kind = SIM_RANGE_POOL, .pool = p};
     if (!sim_range_add(&r)) {
         sim_pool_free(&r);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -166,6 +169,11 @@ static int free_later(CUdeviceptr p, CUstream h, bool ptds)
         return CUDA_ERROR_INVALID_VALUE;
     if (!sim_on_device(r.kind))
         return r.kind == SIM_RANGE_MANAGED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
+    if (sim_capturing(s))
+        return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated */
+    rc = sim_capture_unsafe();
+    if (rc)
+        return rc;
     struct deferred *d = r.kind == SIM_RANGE_DEVICE ? malloc(sizeof *d) : NULL;
     if (!d && r.kind == SIM_RANGE_DEVICE)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -211,6 +219,9 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
         return sim_unsupported("cuMemPoolCreate with handle types or a usage");
     if (props->maxSize > sim_device.memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    rc = sim_capture_unsafe();
+    if (rc)
+        return rc;
     pthread_mutex_lock(&pool_lock);
     struct sim_pool *p = pool_new(props->maxSize);
     pthread_mutex_unlock(&pool_lock);
@@ -224,6 +235,8 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
 EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
 {
     int rc = sim_ready();
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     pthread_mutex_lock(&pool_lock);
@@ -242,6 +255,8 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
 EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
 {
     int rc = sim_ready();
+    if (!rc)
+        rc = sim_capture_unsafe();
     if (rc)
         return rc;
     pthread_mutex_lock(&pool_lock);

@@ -116,7 +116,7 @@ bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out)
 
     pthread_rwlock_wrlock(&range_lock);
     for (size_t i = 0; i < count && !ok; i++)
-        if ((sim_on_device(ranges[i].kind) || ranges[i].kind == SIM_RANGE_MANAGED) && ranges[i].ctx_id == ctx_id) {
+        if ((ranges[i].kind == SIM_RANGE_DEVICE || ranges[i].kind == SIM_RANGE_MANAGED) && ranges[i].ctx_id == ctx_id) {
             cut(i, out);
             ok = true;
         }

@@ -278,7 +278,7 @@ bool sim_range_add(const struct sim_range *r);
 bool sim_range_find(uint64_t address, uint64_t n, struct sim_range *out); /* the one that holds all of it */
 bool sim_range_take(uint64_t base, struct sim_range *out);              /* removes the one that begins there */
 bool sim_range_overlaps(uint64_t address, uint64_t n);
-bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out); /* removes one of a context's ranges that are not host memory */
+bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out); /* removes one of the ranges that end with a context */
 
 /* Sets an attribute that its range keeps; false: no range holds the address. */
 bool sim_range_set_sync(uint64_t address, bool on);

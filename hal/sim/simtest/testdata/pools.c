@@ -137,7 +137,8 @@ static void scarce(void)
     CHECK(cuStreamDestroy_v2(b));
 }
 
-/* A context's memory goes with it; a destroyed pool with the last of its memory. */
+/* Memory of a pool outlives the context that asked for it; a destroyed pool goes with
+ * the last of its memory. */
 static void ends(void)
 {
     struct {
@@ -153,6 +154,9 @@ static void ends(void)
     CHECK(cuMemAllocAsync(&p, 20 * MIB, NULL));
     CHECK(cuCtxDestroy_v2(ctx));
     CHECK(cuCtxSetCurrent(context));
+    TRUE(before - free_memory() >= 20 * MIB);
+    CHECK(cuMemsetD8_v2(p, 1, 16));
+    CHECK(cuMemFree_v2(p));
     TRUE(free_memory() == before);
     CHECK(cuMemPoolCreate(&pool, &props));
     CHECK(cuMemAllocFromPoolAsync(&p, MIB, pool, NULL));
