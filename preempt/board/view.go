@@ -49,6 +49,7 @@ type ClientView struct {
 	OpenedByLease uint32
 	ReadyAt       uint64 // CLOCK_MONOTONIC ns, statistics only
 	LastSubmitAt  uint64 // CLOCK_MONOTONIC ns, statistics only
+	WaitedFrom    uint64 // CLOCK_MONOTONIC ns: since when it waited for what ended in the last idle edge
 	LevelMax      uint32 // 0: not known yet; at most MaxLevel
 	LevelWhy      LevelWhy
 }
@@ -60,12 +61,18 @@ const MaxLevel = 3
 // values are part of the layout.
 type LevelWhy uint32
 
-// Reasons for staying at Level 1.
+// Reasons for staying at Level 1, then those for staying at Level 2.
 const (
 	NothingInTheWay LevelWhy = iota
 	NotRegistered            // the driver did not register the board
 	NoStreamWaits            // the device has no stream waits
 	StandsAside              // the child of a process that had used the device
+
+	UnknownObjects  // the driver's own objects were not recognised
+	ControlRefused  // the driver refused a control
+	ClientOfMPS     // its channels belong to the MPS server
+	DebuggerPresent // a debugger or profiler is on the channel group
+	SlicedByMIG     // a MIG instance
 )
 
 // String is the reason as listings show it.
@@ -79,6 +86,16 @@ func (w LevelWhy) String() string {
 		return "the device has no stream waits"
 	case StandsAside:
 		return "the child of a process that had used the device"
+	case UnknownObjects:
+		return "the driver's own objects were not recognised"
+	case ControlRefused:
+		return "the driver refused a control"
+	case ClientOfMPS:
+		return "a client of MPS, whose channels belong to the server"
+	case DebuggerPresent:
+		return "a debugger or profiler is on its channels"
+	case SlicedByMIG:
+		return "a MIG instance"
 	}
 	return "unknown reason"
 }
@@ -96,6 +113,7 @@ func (b *Board) Snapshot(device int) ClientView {
 		OpenedByLease: atomic.LoadUint32(&c.OpenedByLease),
 		ReadyAt:       atomic.LoadUint64(&c.ReadyAt),
 		LastSubmitAt:  atomic.LoadUint64(&c.LastSubmitAt),
+		WaitedFrom:    atomic.LoadUint64(&c.WaitedFrom),
 		LevelMax:      min(atomic.LoadUint32(&c.LevelMax), MaxLevel),
 		LevelWhy:      LevelWhy(atomic.LoadUint32(&c.LevelWhy)),
 	}
@@ -174,6 +192,13 @@ func (d Device) SetWaiting(n uint32) { atomic.StoreUint32(&d.s.Client.Waiting, n
 
 // AddLaunches counts admitted commands.
 func (d Device) AddLaunches(n uint64) { atomic.AddUint64(&d.s.Client.Launches, n) }
+
+// SetTimes says when the last ready edge was, and since when the client waited for
+// what ends in the coming idle edge; CLOCK_MONOTONIC ns.
+func (d Device) SetTimes(readyAt, waitedFrom uint64) {
+	atomic.StoreUint64(&d.s.Client.ReadyAt, readyAt)
+	atomic.StoreUint64(&d.s.Client.WaitedFrom, waitedFrom)
+}
 
 // SetLevelMax says the highest level that the client can do on the device, and
 // why it is no higher. The caller rings the eventfd afterwards.
