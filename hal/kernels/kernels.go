@@ -1,5 +1,7 @@
-// Package kernels holds the project's own GPU kernels: their PTX text, the
-// same computation as a CPU body for the simulated device, and a cost model.
+// Package kernels holds the project's own GPU kernels: their PTX texts (a first
+// module for everything, a second of kernels that a suspension could hurt, a
+// third for sm_90), the same computation as a CPU body for the simulated device,
+// and a cost model.
 //
 // It does not launch anything and knows no driver. The PTX is written by hand
 // for sm_70 and later, so that any later driver can compile it. All results are
@@ -25,9 +27,15 @@ import (
 //go:embed kernels.ptx
 var ptx []byte
 
-// PTX returns a copy of the module's text, without a terminating NUL: the
+//go:embed probe.ptx
+var probePTX []byte
+
+// PTX returns a copy of the main module's text, without a terminating NUL: the
 // driver wants one behind it.
 func PTX() []byte { return append([]byte(nil), ptx...) }
+
+// ProbePTX is PTX of the module that measures devices.
+func ProbePTX() []byte { return append([]byte(nil), probePTX...) }
 
 // Access says what a body does with bytes it asks for.
 type Access uint8
@@ -84,6 +92,13 @@ type Kernel struct {
 	Body func(m Memory, l Launch) error
 	// Cost is the simulated run time, launch overhead excluded.
 	Cost func(l Launch) time.Duration
+	// Step, where it is set, stands for Body in a kernel whose effects are
+	// seen, or whose end is decided, while it runs. It is called now and then
+	// during the run and once at its end, with the time that the kernel has had
+	// on its engine so far (the time it was stopped does not count, and it never
+	// goes back); it writes what is to be seen by then, and says whether
+	// the kernel is through before its Cost is up.
+	Step func(m Memory, l Launch, ran time.Duration) (through bool, err error)
 	// Touched estimates the bytes that Body reads and writes: what the body
 	// itself costs on a CPU.
 	Touched func(l Launch) uint64
@@ -106,9 +121,9 @@ func (k Kernel) Check(l Launch) error {
 	return nil
 }
 
-// ByName finds a kernel.
+// ByName finds a kernel of any module.
 func ByName(name string) (Kernel, bool) {
-	for _, k := range table {
+	for _, k := range Every() {
 		if k.Name == name {
 			return k, true
 		}
@@ -116,7 +131,7 @@ func ByName(name string) (Kernel, bool) {
 	return Kernel{}, false
 }
 
-// All returns every kernel in the order of the module's text.
+// All returns the first module's kernels in the order of its text.
 func All() []Kernel { return append([]Kernel(nil), table...) }
 
 // params lays parameters out as the driver does: each aligned to its size.

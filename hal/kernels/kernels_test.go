@@ -158,18 +158,21 @@ func TestCostsAreMonotoneAndBounded(t *testing.T) {
 	}
 }
 
-// TestPTXDeclaresTheTable reads entries and parameters out of the text.
-func TestPTXDeclaresTheTable(t *testing.T) {
-	text := regexp.MustCompile(`//.*`).ReplaceAllString(string(PTX()), "")
-	if !strings.Contains(text, ".target sm_70\n") {
-		t.Error("the module is not for sm_70")
+func TestPTXDeclaresTheTable(t *testing.T) { declares(t, string(PTX()), ".target sm_70\n", All()) }
+
+// declares reads entries and parameters out of a module's text.
+func declares(t *testing.T, text, target string, table []Kernel) {
+	t.Helper()
+	text = regexp.MustCompile(`//.*`).ReplaceAllString(text, "")
+	if !strings.Contains(text, target) {
+		t.Errorf("the module is not for %s", target)
 	}
 	entries := regexp.MustCompile(`\.visible\s+\.entry\s+(\w+)\s*\(([^)]*)\)`).FindAllStringSubmatch(text, -1)
-	if len(entries) != len(All()) {
-		t.Fatalf("%d entries in the text, %d kernels in the table", len(entries), len(All()))
+	if len(entries) != len(table) {
+		t.Fatalf("%d entries in the text, %d kernels in the table", len(entries), len(table))
 	}
 	param := regexp.MustCompile(`\.param\s+\.u(32|64)\s+(\w+)`)
-	for i, k := range All() {
+	for i, k := range table {
 		if entries[i][1] != k.Name {
 			t.Fatalf("entry %d is %s, the table says %s", i, entries[i][1], k.Name)
 		}

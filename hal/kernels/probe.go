@@ -1,0 +1,70 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"time"
+)
+
+// beat is the length of a beat of xm_heartbeat; on a GPU it is this or longer.
+const beat = time.Microsecond
+
+// probeTable is the module of probe.ptx.
+var probeTable = []Kernel{
+	{
+		Name: "xm_heartbeat", Params: params(u64("beats"), u64("stop"), u64("limit")),
+		Body: heartbeat, Cost: heartbeatCost, Step: heartbeatStep,
+		Touched: func(Launch) uint64 { return 8 },
+	},
+	{
+		Name: "xm_count", Params: params(u64("out"), u64("data"), u64("n"), u32("value")),
+		Body: count, Cost: streamCost(1, words64(16)), Touched: touched(1, words64(16)),
+	},
+}
+
+// heartbeat is the whole run at once.
+func heartbeat(m Memory, l Launch) error {
+	_, err := heartbeatStep(m, l, heartbeatCost(l))
+	return err
+}
+
+func heartbeatCost(l Launch) time.Duration {
+	return clampedNanos(arg64(l, 16), uint64(beat), 1)
+}
+
+func heartbeatStep(m Memory, l Launch, ran time.Duration) (bool, error) {
+	beats, err := m.View(arg64(l, 0), 4, Write)
+	if err != nil {
+		return false, err
+	}
+	stop, err := m.View(arg64(l, 8), 4, Read)
+	if err != nil {
+		return false, err
+	}
+	limit := arg64(l, 16)
+	n := min(uint64(max(ran, 0)/beat), limit)
+	binary.LittleEndian.PutUint32(beats, uint32(n))
+	return n == limit || binary.LittleEndian.Uint32(stop) != 0, nil
+}
+
+func count(m Memory, l Launch) error {
+	n, value := arg64(l, 16), arg32(l, 24)
+	data, err := viewWords(m, arg64(l, 8), n, Read)
+	if err != nil {
+		return err
+	}
+	var found uint64
+	for i := 0; i < len(data); i += 4 {
+		if binary.LittleEndian.Uint32(data[i:]) == value {
+			found++
+		}
+	}
+	if found == 0 {
+		return nil
+	}
+	out, err := m.View(arg64(l, 0), 8, Update)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(out, binary.LittleEndian.Uint64(out)+found)
+	return nil
+}

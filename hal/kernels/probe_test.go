@@ -1,0 +1,66 @@
+package kernels
+
+import (
+	"encoding/binary"
+	"testing"
+	"time"
+)
+
+func TestHeartbeatShowsTheTimeItHad(t *testing.T) {
+	m := flat{0x1000, make([]byte, 16)}
+	k, _ := ByName("xm_heartbeat")
+	l := Launch{Grid: [3]uint32{1, 1, 1}, Block: [3]uint32{32, 1, 1}, Args: args(uint64(0x1000), uint64(0x1008), uint64(1000))}
+	if err := k.Check(l); err != nil {
+		t.Fatal(err)
+	}
+	if c := k.Cost(l); c != 1000*beat {
+		t.Errorf("1000 beats cost %v", c)
+	}
+	beats := func() uint32 { return binary.LittleEndian.Uint32(m.data) }
+	for _, c := range []struct {
+		ran     time.Duration
+		stop    uint32
+		beats   uint32
+		through bool
+	}{
+		{0, 0, 0, false},
+		{10*beat + beat/2, 0, 10, false},
+		{999 * beat, 0, 999, false},
+		{1000 * beat, 0, 1000, true},
+		{time.Hour, 0, 1000, true},
+		{20 * beat, 1, 20, true},
+	} {
+		binary.LittleEndian.PutUint32(m.data[8:], c.stop)
+		through, err := k.Step(m, l, c.ran)
+		if err != nil || through != c.through || beats() != c.beats {
+			t.Errorf("after %v with stop %d: %d beats, through %v, %v; want %d, %v", c.ran, c.stop, beats(), through, err, c.beats, c.through)
+		}
+	}
+	if err := run(t, "xm_heartbeat", m, 1, 32, uint64(0x1000), uint64(0x1008), uint64(7)); err != nil || beats() != 7 {
+		t.Errorf("a whole run: %d beats, %v", beats(), err)
+	}
+	for _, a := range [][]any{{uint64(0), uint64(0x1008), uint64(1)}, {uint64(0x1000), uint64(0x2000), uint64(1)}} {
+		if run(t, "xm_heartbeat", m, 1, 32, a...) == nil {
+			t.Errorf("a heartbeat ran outside its memory: %#x", a)
+		}
+	}
+}
+
+func TestCountCountsEqualWords(t *testing.T) {
+	const base, n = 0x10000, 1000
+	m := flat{base, make([]byte, 8+4*n)}
+	for i := range n {
+		binary.LittleEndian.PutUint32(m.data[8+4*i:], uint32(i%7))
+	}
+	for range 2 { // adds to what is there
+		if err := run(t, "xm_count", m, 2, 32, uint64(base), uint64(base+8), uint64(n), uint32(3)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := binary.LittleEndian.Uint64(m.data); got != 2*143 {
+		t.Errorf("counted %d, want %d", got, 2*143)
+	}
+	if run(t, "xm_count", m, 1, 32, uint64(base), uint64(base+8), uint64(n+1), uint32(3)) == nil {
+		t.Error("counted outside its memory")
+	}
+}

@@ -1,0 +1,192 @@
+package kernels
+
+import (
+	_ "embed"
+	"encoding/binary"
+	"time"
+)
+
+//go:embed stress.ptx
+var stressPTX []byte
+
+//go:embed cluster.ptx
+var clusterPTX []byte
+
+// StressPTX is the text of the second module: kernels whose results depend on
+// every step of a long way, so that a suspension that lost one would show. Its
+// kernels are Stress. It is as PTX's.
+func StressPTX() []byte { return append([]byte(nil), stressPTX...) }
+
+// ClusterPTX is the text of the third module, for sm_90 and later: xm_cluster
+// alone, which has no CPU body.
+func ClusterPTX() []byte { return append([]byte(nil), clusterPTX...) }
+
+// Stress returns the kernels of the second module in the order of its text.
+func Stress() []Kernel { return append([]Kernel(nil), stressTable...) }
+
+// Every returns the kernels of all modules that have a CPU body.
+func Every() []Kernel { return append(All(), stressTable...) }
+
+var stressTable = []Kernel{
+	{
+		Name: "xm_churn", Params: params(u64("data"), u32("n"), u32("rounds")),
+		Body: churn, Cost: churnCost, Touched: touched(2, words32(8)),
+	},
+	{
+		Name: "xm_atomics", Params: params(u64("out"), u32("n"), u32("rounds")),
+		Body: atomics, Cost: atomicsCost, Touched: touched(2, words32(8)),
+	},
+	{
+		Name: "xm_ring", Params: params(u64("a"), u64("b"), u64("barrier"), u32("rounds")),
+		Body: ring, Cost: ringCost, Touched: func(l Launch) uint64 { return 16 * l.Threads() },
+	},
+	{
+		Name: "xm_beats", Params: params(u64("count"), u64("beats"), u64("iterations")),
+		Body: beats, Cost: beatsCost, Touched: func(Launch) uint64 { return 16 },
+	},
+}
+
+// ClusterBlocks is the number of blocks of a cluster of xm_cluster, whose grid is
+// a multiple of it; ClusterThreads the largest block.
+const (
+	ClusterBlocks  = 4
+	ClusterThreads = 256
+)
+
+// RoundResult is a word of xm_churn after the given number of rounds.
+func RoundResult(word uint32, rounds uint64) uint32 { return SpinResult(word, rounds) }
+
+// AtomicsResult is what so many threads of xm_atomics, in so many rounds, add to
+// each of n words.
+func AtomicsResult(threads uint64, n, rounds uint32) []uint32 {
+	out := make([]uint32, n)
+	if n == 0 {
+		return out
+	}
+	each := uint32(threads / uint64(n) * uint64(rounds))
+	for i := range out {
+		out[i] = each
+	}
+	// What is left over begins at word 0 in round 0, and one further in each round.
+	for left := uint32(threads % uint64(n)); left > 0; left-- {
+		whole, part := rounds/n, rounds%n
+		for i := range out {
+			out[i] += whole
+		}
+		for r := range part {
+			out[(left-1+r)%n]++
+		}
+	}
+	return out
+}
+
+// RingResult is what the thread with this index of xm_ring writes in its last
+// round: the word that lies that many blocks further on in a, and the rounds.
+func RingResult(a []uint32, index, block int, rounds uint32) uint32 {
+	from := (uint64(index) + uint64(rounds)%uint64(len(a))*uint64(block)) % uint64(len(a))
+	return a[from] + rounds
+}
+
+// ClusterResult is the word that the thread with this index of xm_cluster writes.
+func ClusterResult(index, block int, rounds uint32) uint32 {
+	inGrid, thread := index/block, index%block
+	cluster, rank := inGrid/ClusterBlocks, inGrid%ClusterBlocks
+	from := cluster*ClusterBlocks + (rank+int(rounds%ClusterBlocks))%ClusterBlocks
+	return uint32(from*block+thread) + rounds
+}
+
+func churn(m Memory, l Launch) error {
+	n := uint64(arg32(l, 8))
+	b, err := viewWords(m, arg64(l, 0), n, Update)
+	if err != nil {
+		return err
+	}
+	mul, add := lcgPower(uint64(arg32(l, 12)))
+	for i := uint64(0); i < 4*n; i += 4 {
+		binary.LittleEndian.PutUint32(b[i:], mul*binary.LittleEndian.Uint32(b[i:])+add)
+	}
+	return nil
+}
+
+func atomics(m Memory, l Launch) error {
+	n := arg32(l, 8)
+	b, err := viewWords(m, arg64(l, 0), uint64(n), Update)
+	if err != nil {
+		return err
+	}
+	for i, v := range AtomicsResult(l.Threads(), n, arg32(l, 12)) {
+		binary.LittleEndian.PutUint32(b[4*i:], binary.LittleEndian.Uint32(b[4*i:])+v)
+	}
+	return nil
+}
+
+func ring(m Memory, l Launch) error {
+	rounds, n := arg32(l, 24), l.Threads()
+	barrier, err := m.View(arg64(l, 16), 4, Update)
+	if err != nil {
+		return err
+	}
+	a, err := viewWords(m, arg64(l, 0), n, Update)
+	if err != nil {
+		return err
+	}
+	b, err := viewWords(m, arg64(l, 8), n, Update)
+	if err != nil {
+		return err
+	}
+	if rounds == 0 || n == 0 {
+		return nil
+	}
+	begun := make([]uint32, n)
+	for i := range begun {
+		begun[i] = binary.LittleEndian.Uint32(a[4*i:])
+	}
+	last, before := b, a // the last of an odd number of rounds writes b
+	if rounds%2 == 0 {
+		last, before = a, b
+	}
+	for i := range begun {
+		binary.LittleEndian.PutUint32(last[4*i:], RingResult(begun, i, int(l.Block[0]), rounds))
+		if rounds > 1 {
+			binary.LittleEndian.PutUint32(before[4*i:], RingResult(begun, i, int(l.Block[0]), rounds-1))
+		}
+	}
+	binary.LittleEndian.PutUint32(barrier, binary.LittleEndian.Uint32(barrier)+rounds*l.Grid[0])
+	return nil
+}
+
+func beats(m Memory, l Launch) error {
+	b, err := m.View(arg64(l, 0), 8, Update)
+	if err != nil {
+		return err
+	}
+	binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)+arg64(l, 8))
+	return nil
+}
+
+// Costs, of the machine that cost.go describes.
+const (
+	barrierNanos  = 2000 // of all blocks of a grid, through memory
+	atomicPicos   = 500  // each, spread over many words
+	beatNanos     = 1000 // a write to host memory that is waited for
+	atomicsPerUS  = 1_000_000 / atomicPicos
+	microsInNanos = 1000
+)
+
+func churnCost(l Launch) time.Duration {
+	return repeated(streamCost(2, words32(8))(l), uint64(arg32(l, 12)))
+}
+
+func atomicsCost(l Launch) time.Duration {
+	return repeated(clampedNanos(l.allThreads(), microsInNanos, atomicsPerUS), uint64(arg32(l, 12)))
+}
+
+func ringCost(l Launch) time.Duration { return repeated(barrierNanos, uint64(arg32(l, 24))) }
+
+func beatsCost(l Launch) time.Duration {
+	spin := clampedNanos(arg64(l, 16), spinLatencyCycles*picosPerCycle, 1000)
+	return repeated(min(spin+beatNanos, longest), arg64(l, 8))
+}
+
+// repeated is n times d, at most longest.
+func repeated(d time.Duration, n uint64) time.Duration { return clampedNanos(n, uint64(d), 1) }
