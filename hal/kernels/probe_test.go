@@ -64,3 +64,7 @@ func TestCountCountsEqualWords(t *testing.T) {
 		t.Error("counted outside its memory")
 	}
 }
+
+func TestProbePTXDeclaresTheTable(t *testing.T) {
+	declares(t, string(ProbePTX()), ".target sm_70\n", probeTable)
+}
