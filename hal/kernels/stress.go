@@ -41,10 +41,6 @@ var stressTable = []Kernel{
 		Name: "xm_ring", Params: params(u64("a"), u64("b"), u64("barrier"), u32("rounds")),
 		Body: ring, Cost: ringCost, Touched: func(l Launch) uint64 { return 16 * l.Threads() },
 	},
-	{
-		Name: "xm_beats", Params: params(u64("count"), u64("beats"), u64("iterations")),
-		Body: beats, Cost: beatsCost, Touched: func(Launch) uint64 { return 16 },
-	},
 }
 
 // ClusterBlocks is the number of blocks of a cluster of xm_cluster, whose grid is
@@ -156,20 +152,10 @@ func ring(m Memory, l Launch) error {
 	return nil
 }
 
-func beats(m Memory, l Launch) error {
-	b, err := m.View(arg64(l, 0), 8, Update)
-	if err != nil {
-		return err
-	}
-	binary.LittleEndian.PutUint64(b, binary.LittleEndian.Uint64(b)+arg64(l, 8))
-	return nil
-}
-
 // Costs, of the machine that cost.go describes.
 const (
 	barrierNanos  = 2000 // of all blocks of a grid, through memory
 	atomicPicos   = 500  // each, spread over many words
-	beatNanos     = 1000 // a write to host memory that is waited for
 	atomicsPerUS  = 1_000_000 / atomicPicos
 	microsInNanos = 1000
 )
@@ -183,11 +169,6 @@ func atomicsCost(l Launch) time.Duration {
 }
 
 func ringCost(l Launch) time.Duration { return repeated(barrierNanos, uint64(arg32(l, 24))) }
-
-func beatsCost(l Launch) time.Duration {
-	spin := clampedNanos(arg64(l, 16), spinLatencyCycles*picosPerCycle, 1000)
-	return repeated(min(spin+beatNanos, longest), arg64(l, 8))
-}
 
 // repeated is n times d, at most longest.
 func repeated(d time.Duration, n uint64) time.Duration { return clampedNanos(n, uint64(d), 1) }

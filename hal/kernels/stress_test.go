@@ -107,25 +107,12 @@ func TestClusterIsItsRounds(t *testing.T) {
 	}
 }
 
-func TestBeatsAreCounted(t *testing.T) {
-	m := flat{0x1000, make([]byte, 8)}
-	for _, n := range []uint64{3, 0, 1 << 40} {
-		if err := run(t, "xm_beats", m, 1, 1, uint64(0x1000), n, uint64(7)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if got := binary.LittleEndian.Uint64(m.data); got != 1<<40+3 {
-		t.Errorf("%d beats", got)
-	}
-}
-
 func TestStressRefusesUnmappedAddresses(t *testing.T) {
 	m := flat{0x1000, make([]byte, 64)}
 	for name, values := range map[string][]any{
 		"xm_churn":   {uint64(0x1000), uint32(17), uint32(1)},
 		"xm_atomics": {uint64(0x1004), uint32(16), uint32(1)},
 		"xm_ring":    {uint64(0x1000), uint64(0x1010), uint64(0x1040), uint32(1)},
-		"xm_beats":   {uint64(0x103c), uint64(1), uint64(1)},
 	} {
 		if run(t, name, m, 1, 4, values...) == nil {
 			t.Errorf("%s ran outside its memory", name)
