@@ -3,13 +3,14 @@ package e2e
 import (
 	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 )
 
-// TestCase37ManyStreams has a program with 2,000 streams, and one with nearly as
-// many as the board has slots, launch on each in turn, in free run: nobody
-// competes. It may take ten times as long as without us, though no stream ever
+// TestCase37ManyStreams has a program with 2,000 streams, one with nearly as many
+// as the board has slots, and one with more, launch on each in turn, in free run:
+// nobody competes. It may take ten times as long as without us, though no stream ever
 // has a second launch when it is asked what became of its first.
 func TestCase37ManyStreams(t *testing.T) {
 	w := newWorld(t)
@@ -17,7 +18,7 @@ func TestCase37ManyStreams(t *testing.T) {
 	first := w.spin("device", 0) // has the device started
 	first.progress()
 	first.end()
-	for _, streams := range []int{2000, 4000} {
+	for _, streams := range []int{2000, 4000, 5000} {
 		program := []string{filepath.Join(built, "streams"), filepath.Join(built, "kernels.ptx"), strconv.Itoa(streams), "3"}
 		plain := *w
 		plain.env = append(append([]string{}, w.env...), "XMSCHED_SIM_SOCKET="+filepath.Join(w.dir, "sim.sock"), "LD_LIBRARY_PATH="+filepath.Join(built, "lib", "sim"))
@@ -28,6 +29,18 @@ func TestCase37ManyStreams(t *testing.T) {
 			t.Errorf("%d streams: %v in free run, more than ten times the %v without us", streams, ours, native)
 		}
 	}
+}
+
+// TestCase37QueuesBeyondTheBoardAreReported has a program use 5,000 streams and stay:
+// those that share a slot are named.
+func TestCase37QueuesBeyondTheBoardAreReported(t *testing.T) {
+	w := newWorld(t)
+	w.daemon()
+	w.xrun([]string{"--name", "many"}, "/bin/sh", "-c", "sleep 60 | exec "+filepath.Join(built, "streams")+" "+filepath.Join(built, "kernels.ptx")+" 5000 1")
+	eventually(t, "905 queues without a slot of their own", func() bool {
+		rows := w.list("many")
+		return len(rows) == 1 && strings.Contains(rows[0].Why, "slot 0 shared by 905 queues")
+	})
 }
 
 // best is the shortest of the times, in microseconds, that a program prints.

@@ -295,7 +295,7 @@ void xm_pass_through(uintptr_t key)
 			continue;
 		}
 		if (v == BOUND && p.events && !p.polled) {
-			xm_queue_poll(q);
+			(void)xm_queue_poll(q);
 			p.polled = true;
 			continue;
 		}

@@ -5,7 +5,7 @@
 #include "sys.h"
 #include "thread.h"
 
-#define SWEEP 32u /* queues marked in one go */
+#define SWEEP 32u /* queues marked, or asked for their events, in one go */
 
 /*
  * Brings what counts for the bound down to what is truly outstanding: takes in
@@ -123,7 +123,6 @@ bool xm_bound_mark_due(const struct xm_queue *q, struct xm_thread *me, const str
 	return !g->open || unmarked >= g->batch || xm_state.outstanding > XM_TASK_LIMIT / 2;
 }
 
-
 /* Commands of q that no mark covers, with no mark under way that would tell
  * of the queue either; and q has a name on this thread. */
 static bool silent(const struct xm_queue *q, const struct xm_thread *me)
@@ -132,21 +131,52 @@ static bool silent(const struct xm_queue *q, const struct xm_thread *me)
 	       xm_queue_returned(q, me) > q->done;
 }
 
+/* Marks of q are under way whose arrival nobody hears of who does not ask. */
+static bool to_be_asked(const struct xm_queue *q)
+{
+	return !q->dead && q->events && q->marked > q->done;
+}
+
+/* Queues for one sweep. Those that are asked take turns: the first of the list
+ * may be the last to complete. */
+struct sweep {
+	struct xm_queue *mark[SWEEP], *ask[SWEEP];
+	unsigned marks, asks;
+};
+
+/* xm_lock held. */
+static void choose(struct sweep *s, const struct xm_thread *me)
+{
+	static uint32_t turn = 1; /* protected by xm_lock */
+
+	for (uint32_t i = 0; i < xm_state.dev_count; i++)
+		for (struct xm_queue *q = xm_state.devs[i].dirty; q && s->marks < SWEEP && s->asks < SWEEP; q = q->dirty_next) {
+			if (silent(q, me)) {
+				s->mark[s->marks++] = q;
+			} else if (to_be_asked(q) && q->turn != turn) {
+				q->turn = turn;
+				s->ask[s->asks++] = q;
+			}
+		}
+	if (s->marks < SWEEP && s->asks < SWEEP) /* that was the end of the lists */
+		turn++;
+}
+
 bool xm_bound_sweep(struct xm_thread *me)
 {
-	struct xm_queue *found[SWEEP];
-	unsigned n = 0;
+	struct sweep s = {.marks = 0};
+	bool came = false;
 
 	if (pthread_mutex_trylock(&xm_probe))
 		return false;
 	pthread_mutex_lock(&xm_lock);
-	for (uint32_t i = 0; i < xm_state.dev_count && !atomic_load(&xm_state.captures); i++)
-		for (struct xm_queue *q = xm_state.devs[i].dirty; q && n < SWEEP; q = q->dirty_next)
-			if (silent(q, me))
-				found[n++] = q;
+	if (!atomic_load(&xm_state.captures))
+		choose(&s, me);
 	pthread_mutex_unlock(&xm_lock);
-	for (unsigned i = 0; i < n; i++)
-		xm_queue_mark(me, found[i]);
+	for (unsigned i = 0; i < s.marks; i++)
+		xm_queue_mark(me, s.mark[i]);
+	for (unsigned i = 0; i < s.asks; i++)
+		came |= xm_queue_poll(s.ask[i]);
 	pthread_mutex_unlock(&xm_probe);
-	return n > 0;
+	return s.marks > 0 || came;
 }

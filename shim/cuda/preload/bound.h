@@ -16,8 +16,9 @@ XM_INTERNAL bool xm_bound_mark_due(const struct xm_queue *q, struct xm_thread *m
 
 /*
  * The process is at its limit, and what is outstanding may be single commands
- * in many queues, which no mark of their own thread covers. Marks some of them;
- * false: there was none to mark. No lock held; calls the driver.
+ * in many queues: no mark of their own thread covers them, or it is an event, of
+ * whose arrival only he hears who asks. Marks some of them and asks some; false: there
+ * was none to mark, and none of them has come further. No lock held; calls the driver.
  */
 XM_INTERNAL bool xm_bound_sweep(struct xm_thread *me);
 

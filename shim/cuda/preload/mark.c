@@ -152,7 +152,7 @@ void xm_queue_mark(struct xm_thread *me, struct xm_queue *q)
 	pthread_mutex_unlock(&q->order);
 }
 
-void xm_queue_poll(struct xm_queue *q)
+bool xm_queue_poll(struct xm_queue *q)
 {
 	uint64_t done = 0;
 	struct xm_quiet quiet;
@@ -172,6 +172,7 @@ void xm_queue_poll(struct xm_queue *q)
 		pthread_mutex_unlock(&xm_lock);
 	}
 	pthread_mutex_unlock(&q->order);
+	return done > 0;
 }
 
 void xm_mark_drop(struct xm_queue *q)

@@ -25,8 +25,9 @@ XM_INTERNAL bool xm_capturing(uintptr_t key);
  */
 XM_INTERNAL void xm_queue_mark(struct xm_thread *me, struct xm_queue *q);
 
-/* Takes in q's event marks, when it has any. Calls the driver; no lock held. */
-XM_INTERNAL void xm_queue_poll(struct xm_queue *q);
+/* Takes in q's event marks, when it has any. True: one has arrived. Calls the
+ * driver; no lock held but xm_probe. */
+XM_INTERNAL bool xm_queue_poll(struct xm_queue *q);
 
 /* Gives q's events back. q->order held, xm_lock not. */
 XM_INTERNAL void xm_mark_drop(struct xm_queue *q);

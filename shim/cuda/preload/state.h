@@ -99,6 +99,7 @@ struct xm_queue {
 	bool over;           /* shares slot 0 */
 	bool unmarkable;     /* no mark can be had: counted, not bounded */
 	bool events;         /* its marks are events: `marked` says nothing before somebody asks */
+	uint32_t turn;       /* of the sweep that asked for them last: bound.c */
 	uint64_t counted;    /* commands of ended leases */
 	uint64_t held;       /* what its leases count for in the bound */
 	uint64_t done;       /* known to be complete */

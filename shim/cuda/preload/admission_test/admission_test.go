@@ -197,8 +197,13 @@ func TestCase32HungDaemonFreezesNobody(t *testing.T) {
 }
 
 // TestCase37ManyQueues: 5,000 queues in one process, more than the board has
-// slots for; all are bounded, and the slots come back.
-func TestCase37ManyQueues(t *testing.T) { unit.run(t, "many_queues") }
+// slots for; all are bounded, and the slots come back. In free run those beyond
+// hold nobody up.
+func TestCase37ManyQueues(t *testing.T) {
+	unit.run(t, "many_queues")
+	unit.run(t, "many_queues_free")
+	unit.run(t, "many_queues_slow")
+}
 
 // TestCase39DevicesByUUID: a section is claimed by UUID, whatever the device's
 // number in this process.

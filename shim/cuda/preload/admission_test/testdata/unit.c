@@ -508,6 +508,77 @@ static void many_queues(void)
 	CHECK(fake_daemon.board->client.queues_over < 100);
 }
 
+static void complete_everything(uint64_t slept)
+{
+	(void)slept;
+	fake_complete_all();
+}
+
+/* In free run nobody waits for one of a thousand queues without slots to be asked
+ * by its own next command: whoever is at the limit asks them all. */
+static void many_queues_free(void)
+{
+	enum { N = 6000 };
+	static CUstream s[N];
+	uint64_t began;
+
+	begin_with_daemon(XM_MODE_FREE);
+	on_sleep = complete_everything;
+	for (int i = 0; i < N; i++)
+		s[i] = fake_stream();
+	began = clock_ns;
+	for (int round = 0; round < 3; round++)
+		for (int i = 0; i < N; i++) {
+			CHECK_EQ(fake_launch(s[i], 0), 0);
+			CHECK(fake_outstanding_all() <= XM_TASK_LIMIT);
+		}
+	CHECK_EQ(fake_daemon.board->client.queues_over, N - (XM_BOARD_SLOTS - 1));
+	CHECK(sleeps < 3 * N / 100);
+	CHECK(clock_ns - began < XM_PASS_NS);
+	fake_complete_all();
+	xm_synced_context();
+	CHECK_EQ(client_line(0)->ready, 0);
+}
+
+enum { SLOW = 100, QUICK = 900 };
+static CUstream slow[SLOW], quick[QUICK];
+
+static void complete_quick(uint64_t slept)
+{
+	(void)slept;
+	for (int i = 0; i < QUICK; i++)
+		fake_complete(quick[i], 1);
+}
+
+/* Queues without slots that do not come further keep nobody from hearing of those
+ * that do. */
+static void many_queues_slow(void)
+{
+	uint64_t began;
+
+	begin_with_daemon(XM_MODE_FREE);
+	on_sleep = complete_quick;
+	for (unsigned i = 0; i < XM_BOARD_SLOTS; i++) {
+		stream = fake_stream();
+		launch(1);
+		fake_complete(stream, 1);
+	}
+	xm_synced_context();
+	for (int i = 0; i < QUICK; i++) {
+		quick[i] = fake_stream();
+		CHECK_EQ(fake_launch(quick[i], 0), 0);
+	}
+	for (int i = 0; i < SLOW; i++) {
+		slow[i] = fake_stream();
+		CHECK_EQ(fake_launch(slow[i], 0), 0);
+	}
+	began = clock_ns;
+	for (int i = 0; i < QUICK; i++)
+		CHECK_EQ(fake_launch(quick[i], 0), 0);
+	CHECK(clock_ns - began < XM_PASS_NS);
+	CHECK(fake_outstanding_all() <= XM_TASK_LIMIT);
+}
+
 static void slot_reuse(void)
 {
 	struct xm_slot *slot;
@@ -1328,6 +1399,8 @@ static const struct test {
 	{"default_streams", default_streams},
 	{"devices", devices},
 	{"many_queues", many_queues},
+	{"many_queues_free", many_queues_free},
+	{"many_queues_slow", many_queues_slow},
 	{"slot_reuse", slot_reuse},
 	{"handle_reused", handle_reused},
 	{"detach_and_return", detach_and_return},
