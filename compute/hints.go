@@ -3,15 +3,36 @@ package compute
 import (
 	"fmt"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
-// Limits of the hints. They are XSched's, so that its users find theirs.
+// Limits of the hints. Where XSched has a limit it is the same, so that its
+// users find theirs.
 const (
 	MinPriority = -255
 	MaxPriority = 255
 
 	MinQuantum = 100 * time.Microsecond
 	MaxQuantum = 10 * time.Second
+
+	MinUtilization = 1
+	MaxUtilization = 100
+
+	MinWeight = 1
+	MaxWeight = 1000
+
+	MinDeadline = 100 * time.Microsecond
+	MaxDeadline = time.Hour
+
+	MinK = 1
+	MaxK = 256
+
+	// MaxMinShare leaves the tasks above a floor something to run in: a task
+	// that is to have more than nine tenths asks for a higher priority.
+	MaxMinShare = 0.9
+
+	MaxHintText = 64 // bytes of a gang's or a display's name
 )
 
 // Limits of IdleAfter: no timer is finer than the one, and beyond the other a
@@ -27,6 +48,9 @@ const (
 type Hints struct {
 	// Priority is MinPriority to MaxPriority; the larger one wins. Default 0.
 	Priority int
+	// NoExecute keeps the task off every device until it is taken back, under
+	// every policy. It is XSched's priority "no execute".
+	NoExecute bool
 	// Quantum is the length of one turn under policies that take turns,
 	// MinQuantum to MaxQuantum; 0 leaves it to the policy. Longer turns cost
 	// fewer switches and make the others wait longer.
@@ -36,11 +60,48 @@ type Hints struct {
 	// events. The longer it is, the less often is another let in between two
 	// requests, and the more of the device stays unused. No policy reads it.
 	IdleAfter time.Duration
+
+	// Utilization is the task's share of the device in percent under UP, PUP and
+	// SPUP, MinUtilization to MaxUtilization; 0: it shares what the others leave.
+	// Shares that sum to more than 100 are taken in proportion.
+	Utilization int
+	// Weight multiplies the task's share under CFS and the length of its turn
+	// under WRR, MinWeight to MaxWeight; 0 is 1.
+	Weight int
+	// Deadline is how long after turning ready the task should be done, under
+	// KEDF, MinDeadline to MaxDeadline; 0: none, it comes after all that have one.
+	Deadline time.Duration
+	// K is how many tasks KEDF runs at once on a device, MinK to MaxK; 0 has no
+	// opinion. The largest of a device's tasks counts, and without any 1.
+	K int
+	// Laxity raises the task's priority under LAX when it has waited or worked
+	// for long enough.
+	Laxity Laxity
+	// Window is the display on which a window of the task is in front, for AWF;
+	// empty: on none.
+	Window string
+	// Gang names what the task belongs to: all tasks of one name run and stop
+	// together, on all their devices. Empty: none.
+	Gang string
+	// MinShare is a floor under strict policies: while the task is ready it has
+	// at least this part of the device, 0 to MaxMinShare, whoever outranks it.
+	// Floors that sum to 1 leave nothing for those above.
+	MinShare float64
+	// Process joins tasks that are queues of one process: PUP shares by it, and
+	// has them run together. 0: the task is a process by itself.
+	Process uint64
+}
+
+// Laxity is how long a task can wait before it becomes urgent. Low and High
+// both 0 mean 0 and the task's priority, or 1 if that is not above 0.
+type Laxity struct {
+	After     time.Duration // after turning ready, MinDeadline to MaxDeadline; 0: no laxity
+	Low, High int           // the priority before and from then on, Low <= High
 }
 
 // RangeError reports a hint outside its limits.
 type RangeError struct {
-	Hint            string // "priority", "quantum", "idle-after"
+	Hint            string // "priority", "quantum", "idle-after" and so on
 	Value, Min, Max string // with their units
 }
 
@@ -53,24 +114,89 @@ func (e *RangeError) Error() string {
 // clamps, as it has nobody to tell.
 func (h Hints) Validate() error {
 	if h.Priority < MinPriority || h.Priority > MaxPriority {
-		return &RangeError{"priority", fmt.Sprint(h.Priority), fmt.Sprint(MinPriority), fmt.Sprint(MaxPriority)}
+		return outside("priority", h.Priority, MinPriority, MaxPriority)
 	}
-	if h.Quantum != 0 && (h.Quantum < MinQuantum || h.Quantum > MaxQuantum) {
-		return &RangeError{"quantum", h.Quantum.String(), MinQuantum.String(), MaxQuantum.String()}
+	for _, n := range []struct {
+		hint           string
+		value, low, up int
+	}{
+		{"utilization", h.Utilization, MinUtilization, MaxUtilization},
+		{"weight", h.Weight, MinWeight, MaxWeight},
+		{"k-deadline", h.K, MinK, MaxK},
+	} {
+		if n.value != 0 && (n.value < n.low || n.value > n.up) {
+			return outside(n.hint, n.value, n.low, n.up)
+		}
 	}
-	if h.IdleAfter != 0 && (h.IdleAfter < MinIdleAfter || h.IdleAfter > MaxIdleAfter) {
-		return &RangeError{"idle-after", h.IdleAfter.String(), MinIdleAfter.String(), MaxIdleAfter.String()}
+	for _, d := range []struct {
+		hint           string
+		value, low, up time.Duration
+	}{
+		{"quantum", h.Quantum, MinQuantum, MaxQuantum},
+		{"idle-after", h.IdleAfter, MinIdleAfter, MaxIdleAfter},
+		{"deadline", h.Deadline, MinDeadline, MaxDeadline},
+		{"laxity", h.Laxity.After, MinDeadline, MaxDeadline},
+	} {
+		if d.value != 0 && (d.value < d.low || d.value > d.up) {
+			return outside(d.hint, d.value, d.low, d.up)
+		}
+	}
+	if l := h.Laxity; l.Low < MinPriority || l.Low > MaxPriority {
+		return outside("laxity's low priority", l.Low, MinPriority, MaxPriority)
+	} else if l.High < l.Low || l.High > MaxPriority {
+		return outside("laxity's high priority", l.High, l.Low, MaxPriority)
+	}
+	if !(h.MinShare >= 0 && h.MinShare <= MaxMinShare) {
+		return outside("min-share", h.MinShare, 0.0, MaxMinShare)
+	}
+	for _, n := range []struct{ hint, text string }{{"window", h.Window}, {"gang", h.Gang}} {
+		if !plainText(n.text) {
+			return &RangeError{n.hint, fmt.Sprintf("%q", n.text), "1", fmt.Sprintf("%d printable bytes", MaxHintText)}
+		}
 	}
 	return nil
 }
 
+func outside[T any](hint string, value, low, high T) error {
+	return &RangeError{hint, fmt.Sprint(value), fmt.Sprint(low), fmt.Sprint(high)}
+}
+
+// plainText says whether a name can stand in any list and any variable.
+func plainText(s string) bool {
+	if len(s) > MaxHintText || !utf8.ValidString(s) {
+		return false
+	}
+	for _, r := range s {
+		if !unicode.IsGraphic(r) || unicode.IsSpace(r) {
+			return false
+		}
+	}
+	return true
+}
+
 func (h Hints) clamped() Hints {
 	h.Priority = min(max(h.Priority, MinPriority), MaxPriority)
-	if h.Quantum != 0 {
-		h.Quantum = min(max(h.Quantum, MinQuantum), MaxQuantum)
-	}
-	if h.IdleAfter != 0 {
-		h.IdleAfter = min(max(h.IdleAfter, MinIdleAfter), MaxIdleAfter)
+	h.Utilization = clampHint(h.Utilization, MinUtilization, MaxUtilization)
+	h.Weight = clampHint(h.Weight, MinWeight, MaxWeight)
+	h.K = clampHint(h.K, MinK, MaxK)
+	h.Quantum = clampHint(h.Quantum, MinQuantum, MaxQuantum)
+	h.IdleAfter = clampHint(h.IdleAfter, MinIdleAfter, MaxIdleAfter)
+	h.Deadline = clampHint(h.Deadline, MinDeadline, MaxDeadline)
+	h.Laxity.After = clampHint(h.Laxity.After, MinDeadline, MaxDeadline)
+	h.Laxity.Low = min(max(h.Laxity.Low, MinPriority), MaxPriority)
+	h.Laxity.High = min(max(h.Laxity.High, h.Laxity.Low), MaxPriority)
+	if h.MinShare > MaxMinShare {
+		h.MinShare = MaxMinShare
+	} else if !(h.MinShare >= 0) { // also what is not a number, which equals nothing
+		h.MinShare = 0
 	}
 	return h
+}
+
+// clampHint brings a hint into its limits; 0 is none.
+func clampHint[T ~int | ~int64](v, low, high T) T {
+	if v == 0 {
+		return 0
+	}
+	return min(max(v, low), high)
 }

@@ -18,6 +18,10 @@ type hpfPolicy struct{}
 
 func (hpfPolicy) Name() string { return "HPF" }
 
+func (hpfPolicy) Traits() Traits {
+	return Traits{Summary: "the ready tasks of the highest priority run, all below are stopped", Hints: []string{"priority"}, Strict: true}
+}
+
 func (hpfPolicy) Fresh() Decider {
 	return &hpf{tasks: make(map[TaskID]*hpfTask), topReady: none, topPresent: none}
 }

@@ -3,6 +3,7 @@ package compute
 import (
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +14,23 @@ type Policy interface {
 	Name() string
 	// Fresh returns a decider that has seen nothing yet.
 	Fresh() Decider
+	// Traits say what else the scheduler and its users have to know of it.
+	Traits() Traits
+}
+
+// Traits of a policy. The zero value is right for one of its own kind.
+type Traits struct {
+	// Summary says in a line what the policy does.
+	Summary string
+	// Hints are the names of the hints that it heeds, as in [Hint].
+	Hints []string
+	// Strict policies may keep a task waiting for ever, so that a floor
+	// ([Hints.MinShare]) has to be held up against them.
+	Strict bool
+	// Machine policies decide all devices as one: tasks elsewhere count as well.
+	Machine bool
+	// ByProcess policies have the tasks of one process on a device run as one.
+	ByProcess bool
 }
 
 // Decider applies a policy to the tasks of one device. It holds no reference
@@ -64,6 +82,9 @@ type Slot struct {
 }
 
 var policies = []Policy{HPF(), RR()}
+
+// Policies lists the policies that there are.
+func Policies() []Policy { return slices.Clone(policies) }
 
 // PolicyNames returns the names that PolicyByName knows.
 func PolicyNames() []string {

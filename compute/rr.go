@@ -23,6 +23,10 @@ type rrPolicy struct{}
 
 func (rrPolicy) Name() string { return "RR" }
 
+func (rrPolicy) Traits() Traits {
+	return Traits{Summary: "ready tasks take turns of one quantum each", Hints: []string{"quantum"}}
+}
+
 func (rrPolicy) Fresh() Decider {
 	return &rr{tasks: make(map[TaskID]*rrTask)}
 }

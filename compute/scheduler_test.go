@@ -137,8 +137,8 @@ func TestHintRanges(t *testing.T) {
 		want  Hints  // what the scheduler makes of it
 	}{
 		{Hints{}, "", Hints{}},
-		{Hints{MaxPriority, MaxQuantum, MaxIdleAfter}, "", Hints{MaxPriority, MaxQuantum, MaxIdleAfter}},
-		{Hints{MinPriority, MinQuantum, MinIdleAfter}, "", Hints{MinPriority, MinQuantum, MinIdleAfter}},
+		{Hints{Priority: MaxPriority, Quantum: MaxQuantum, IdleAfter: MaxIdleAfter}, "", Hints{Priority: MaxPriority, Quantum: MaxQuantum, IdleAfter: MaxIdleAfter}},
+		{Hints{Priority: MinPriority, Quantum: MinQuantum, IdleAfter: MinIdleAfter}, "", Hints{Priority: MinPriority, Quantum: MinQuantum, IdleAfter: MinIdleAfter}},
 		{Hints{Priority: MaxPriority + 1}, "priority", Hints{Priority: MaxPriority}},
 		{Hints{Priority: MinPriority - 1}, "priority", Hints{Priority: MinPriority}},
 		{Hints{Quantum: 1}, "quantum", Hints{Quantum: MinQuantum}},

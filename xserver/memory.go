@@ -24,8 +24,7 @@ type memory struct {
 // entry is a memory as the journal has it.
 func (m memory) entry(key journal.Key) journal.Entry {
 	e := journal.Entry{
-		Key: key, Priority: m.hints.Priority,
-		QuantumNS: m.hints.Quantum.Nanoseconds(), IdleAfterNS: m.hints.IdleAfter.Nanoseconds(),
+		Key: key, Hints: spellHints(m.hints),
 	}
 	if s := m.settings; s != nil {
 		e.Settings = &journal.Settings{Level: levelText(s.Level), Threshold: s.Threshold, Batch: s.Batch}
@@ -48,11 +47,12 @@ func (m memory) entry(key journal.Key) journal.Entry {
 // recalled reads an entry. One that holds what nobody could have asked for is
 // not a daemon's, and good for nothing.
 func recalled(e journal.Entry) (memory, bool) {
-	m := memory{hints: compute.Hints{
-		Priority: e.Priority, Quantum: time.Duration(e.QuantumNS), IdleAfter: time.Duration(e.IdleAfterNS),
-	}}
-	if m.hints.Validate() != nil {
-		return memory{}, false
+	var m memory
+	for name, text := range e.Hints {
+		hint, ok := compute.HintByName(name)
+		if !ok || hint.Parse(text, &m.hints) != nil {
+			return memory{}, false
+		}
 	}
 	if e.Settings != nil {
 		c, ok := changeOf(*e.Settings)

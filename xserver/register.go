@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"strconv"
 	"time"
 
@@ -57,7 +56,7 @@ func apply(who peer.Peer, req *xserverv1.RegisterRequest) (application, error) {
 	if err != nil {
 		return application{}, err
 	}
-	hints := compute.Hints{Priority: int(req.Priority), Quantum: duration(req.QuantumNs), IdleAfter: duration(req.IdleAfterNs)}
+	hints := startHints(req)
 	if err := hints.Validate(); err != nil {
 		return application{}, rejectHint(err)
 	}
@@ -96,7 +95,7 @@ func settingsOf(req *xserverv1.RegisterRequest) (plane.Settings, error) {
 }
 
 // duration is one of the wire, too long ones as the longest.
-func duration(ns uint64) time.Duration { return time.Duration(min(ns, math.MaxInt64)) }
+func duration(ns uint64) time.Duration { return client.Duration(ns) }
 
 // Session takes news of a process in and sends it its configuration.
 func (v *service) Session(stream grpc.BidiStreamingServer[xserverv1.SessionRequest, xserverv1.SessionResponse]) error {

@@ -16,6 +16,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"xmsched/compute"
 	"xmsched/preempt/board"
 	"xmsched/xserver"
 	xserverv1 "xmsched/xserver/api/v1"
@@ -243,11 +244,11 @@ func TestCase31KilledDaemonIsReplaced(t *testing.T) {
 
 func TestHostileJournalIsIgnored(t *testing.T) {
 	for name, text := range map[string]string{
-		"cut off":         `{"version":1,"policy":"R`,
+		"cut off":         `{"version":2,"policy":"R`,
 		"another version": `{"version":9,"policy":"RR"}`,
-		"unknown policy":  `{"version":1,"policy":"EVIL"}`,
-		"wild settings":   `{"version":1,"hints":[{"pid":5,"start":1,"nonce":"1","priority":1,"settings":{"level":"7","threshold":1,"batch":1}}]}`,
-		"wild hints":      `{"version":1,"hints":[{"pid":-5,"start":0,"nonce":"1","priority":100000}]}`,
+		"unknown policy":  `{"version":2,"policy":"EVIL"}`,
+		"wild settings":   `{"version":2,"hints":[{"pid":5,"start":1,"nonce":"1","hints":{"priority":"1"},"settings":{"level":"7","threshold":1,"batch":1}}]}`,
+		"wild hints":      `{"version":2,"hints":[{"pid":-5,"start":0,"nonce":"1","hints":{"priority":"100000"}}]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := rundir(t)
@@ -274,7 +275,7 @@ func TestCase34BadRequests(t *testing.T) {
 		field   string
 		allowed []string
 	}{
-		"policy": {func() error { _, err := c.SetPolicy(t.Context(), "FIFO"); return err }, "policy", []string{"HPF", "RR"}},
+		"policy": {func() error { _, err := c.SetPolicy(t.Context(), "FIFO"); return err }, "policy", compute.PolicyNames()},
 		"priority": {func() error { _, err := setPriority(t, c, client.Target{Task: p.Task}, 256); return err },
 			"priority", []string{"-255 to 255"}},
 		"task": {func() error { _, err := setPriority(t, c, client.Target{Task: 999}, 1); return err },
@@ -326,7 +327,7 @@ func TestCase34BadRequests(t *testing.T) {
 			}
 			return err
 		}, "level", []string{"auto", "1", "2"}},
-		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -256}); return err },
+		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -257}); return err },
 			"priority", []string{"-255 to 255"}},
 	} {
 		var r *client.RejectedError

@@ -3,7 +3,6 @@ package xserver
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -17,7 +16,6 @@ import (
 	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
-	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
 )
@@ -28,60 +26,14 @@ type service struct {
 	server *Server
 }
 
-// SetHint changes the hints of one task: of all its processes, and for later
-// ones.
-func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*xserverv1.SetHintResponse, error) {
-	who, err := callerOf(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s := v.server
-	s.registry.mu.Lock()
-	t, _, err := s.registry.target(who, req.Pid, req.Task)
-	if err != nil {
-		s.registry.mu.Unlock()
-		return nil, err
-	}
-	h := t.hints
-	if req.Priority != nil {
-		h.Priority = int(*req.Priority)
-	}
-	if req.QuantumNs != nil {
-		h.Quantum = duration(*req.QuantumNs)
-	}
-	if req.IdleAfterNs != nil {
-		h.IdleAfter = duration(*req.IdleAfterNs)
-	}
-	if err := h.Validate(); err != nil {
-		s.registry.mu.Unlock()
-		return nil, rejectHint(err)
-	}
-	s.registry.setHints(t, h)
-	id := t.id
-	notes := map[journal.Key]memory{}
-	for _, p := range t.processes {
-		notes[p.key()] = p.memory()
-	}
-	s.registry.mu.Unlock()
-	if err := s.loop.SetHints(id, h); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
-	s.note(notes)
-	s.log.Info("hint changed", "task", id, "priority", h.Priority, "quantum", h.Quantum, "idle-after", h.IdleAfter, "by", who.String())
-	return &xserverv1.SetHintResponse{Task: uint64(id), Hints: wireHints(h)}, nil
-}
-
-func rejectHint(err error) error {
-	var r *compute.RangeError
-	if !errors.As(err, &r) {
-		return status.Error(codes.InvalidArgument, err.Error())
-	}
-	return client.Reject(codes.InvalidArgument, r.Hint, r.Value, []string{r.Min + " to " + r.Max}, r.Error())
-}
-
 // GetPolicy tells the policy and those that there are.
 func (v *service) GetPolicy(context.Context, *xserverv1.GetPolicyRequest) (*xserverv1.GetPolicyResponse, error) {
-	return &xserverv1.GetPolicyResponse{Policy: v.server.policyName(), Allowed: compute.PolicyNames()}, nil
+	r := &xserverv1.GetPolicyResponse{Policy: v.server.policyName(), Allowed: compute.PolicyNames()}
+	for _, p := range compute.Policies() {
+		traits := p.Traits()
+		r.Policies = append(r.Policies, &xserverv1.PolicyInfo{Name: p.Name(), Summary: traits.Summary, Hints: traits.Hints})
+	}
+	return r, nil
 }
 
 // SetPolicy changes the policy of all devices.

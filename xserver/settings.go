@@ -11,7 +11,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"xmsched/compute"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
@@ -205,8 +204,4 @@ func (r *registry) configure(t *task, p *process, c change) []*process {
 
 func wireSettings(s plane.Settings) *xserverv1.Settings {
 	return &xserverv1.Settings{Level: levelText(s.Level), Threshold: s.Threshold, Batch: s.Batch}
-}
-
-func wireHints(h compute.Hints) *xserverv1.Hints {
-	return &xserverv1.Hints{Priority: int32(h.Priority), QuantumNs: uint64(h.Quantum), IdleAfterNs: uint64(h.IdleAfter)}
 }

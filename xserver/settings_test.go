@@ -163,7 +163,7 @@ func TestCase31SettingsOutliveTheDaemon(t *testing.T) {
 	}
 	eventually(t, "the journal", func() bool {
 		text, err := os.ReadFile(dir + "/" + client.JournalFile)
-		return err == nil && strings.Contains(string(text), `"threshold":33`) && strings.Contains(string(text), `"quantum_ns":3000000`)
+		return err == nil && strings.Contains(string(text), `"threshold":33`) && strings.Contains(string(text), `"quantum":"3ms"`)
 	})
 	first.kill()
 	p.Gone()

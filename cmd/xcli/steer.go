@@ -31,7 +31,7 @@ func policyCommand(o *options) *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(&cobra.Command{
+	c.AddCommand(policyListCommand(o), &cobra.Command{
 		Use: "get", Short: "Show the policy and those that there are", Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
@@ -70,6 +70,40 @@ func policyCommand(o *options) *cobra.Command {
 	return c
 }
 
+func policyListCommand(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the policies, what each does, and the hints that it heeds", Args: cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+				present, list, err := conn.Policies(ctx)
+				if err != nil {
+					return err
+				}
+				if o.json {
+					rows := []map[string]any{}
+					for _, p := range list {
+						rows = append(rows, map[string]any{"name": p.Name, "summary": p.Summary, "hints": append([]string{}, p.Hints...), "present": p.Name == present})
+					}
+					return cli.JSON(c.OutOrStdout(), rows)
+				}
+				var b strings.Builder
+				for _, p := range list {
+					mark, hints := " ", ""
+					if p.Name == present {
+						mark = "*"
+					}
+					if len(p.Hints) > 0 {
+						hints = " [" + strings.Join(p.Hints, ", ") + "]"
+					}
+					fmt.Fprintf(&b, "%s %-5s %s%s\n", mark, p.Name, p.Summary, hints)
+				}
+				_, err = fmt.Fprint(c.OutOrStdout(), b.String())
+				return err
+			})
+		},
+	}
+}
+
 func onePolicy(_ *cobra.Command, args []string) error {
 	if len(args) != 1 {
 		return cli.Usagef("name one policy; %s", client.Allowed(compute.PolicyNames()))
@@ -77,26 +111,21 @@ func onePolicy(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// hintFlags are the hints as the command line has them.
-type hintFlags struct {
-	priority           int
-	quantum, idleAfter time.Duration
-}
-
 func hintCommand(o *options) *cobra.Command {
 	var target client.Target
-	var f hintFlags
+	hints := compute.HintList()
+	texts := make([]string, len(hints))
 	c := &cobra.Command{
-		Use:     "hint (--task ID | --pid PID) [--priority N] [--quantum D] [--idle-after D]",
+		Use:     "hint (--task ID | --pid PID) [--priority N] [--utilization N] ...",
 		Short:   "Change what the policy knows of a task",
-		Long:    "hint changes the hints that are named, of the whole task; the others stay.",
-		Example: "  xcli hint --task 3 --priority 20\n  xcli hint --pid 4711 --quantum 10ms",
+		Long:    "hint changes the hints that are named, of the whole task; the others stay. An empty value takes a hint back.",
+		Example: "  xcli hint --task 3 --priority 20\n  xcli hint --pid 4711 --quantum 10ms\n  xcli hint --task 3 --utilization 75 --gang \"\"",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := checkTarget(c, target); err != nil {
 				return err
 			}
-			h, err := f.changes(c)
+			h, err := hintChanges(c, hints, texts)
 			if err != nil {
 				return err
 			}
@@ -105,24 +134,60 @@ func hintCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if o.json {
-					return cli.JSON(c.OutOrStdout(), map[string]any{"task": task, "priority": now.Priority,
-						"quantum_us": us(now.QuantumNs), "idle_after_us": us(now.IdleAfterNs)})
-				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), "task %d has priority %d%s%s\n", task, now.Priority,
-					spell("quantum", now.QuantumNs), spell("idle-after", now.IdleAfterNs))
-				return err
+				return o.printHints(c, task, client.HintsOf(now))
 			})
 		},
 	}
 	targetFlags(c, &target, "a process of the task")
-	c.Flags().IntVar(&f.priority, "priority", 0, fmt.Sprintf("%d to %d, larger wins", compute.MinPriority, compute.MaxPriority))
-	c.Flags().DurationVar(&f.quantum, "quantum", 0, fmt.Sprintf("length of a turn under RR, %v to %v; 0: the policy's", compute.MinQuantum, compute.MaxQuantum))
-	c.Flags().DurationVar(&f.idleAfter, "idle-after", 0, fmt.Sprintf("keep lower ones out for so long after the last work, %v to %v; 0: the daemon's", compute.MinIdleAfter, compute.MaxIdleAfter))
-	cli.Allow(c, "priority", fmt.Sprintf("%d to %d", compute.MinPriority, compute.MaxPriority))
-	cli.Allow(c, "quantum", fmt.Sprintf("%v to %v, or 0", compute.MinQuantum, compute.MaxQuantum))
-	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v, or 0", compute.MinIdleAfter, compute.MaxIdleAfter))
+	c.Flags().SortFlags = false
+	for i, hint := range hints {
+		usage := fmt.Sprintf("`%s`: %s; %s", hint.Value, hint.Help, hint.Allowed)
+		if hint.Policies != "" {
+			usage += "; for " + hint.Policies
+		}
+		c.Flags().StringVar(&texts[i], hint.Name, "", usage)
+	}
 	return c
+}
+
+// hintChanges are the hints that the command line names.
+func hintChanges(c *cobra.Command, hints []compute.Hint, texts []string) (client.Hints, error) {
+	var all compute.Hints
+	var names, flags []string
+	for i, hint := range hints {
+		flags = append(flags, "--"+hint.Name)
+		if !c.Flags().Changed(hint.Name) {
+			continue
+		}
+		if err := hint.Parse(texts[i], &all); err != nil {
+			return client.Hints{}, cli.Usagef("--%s %q: not %s", hint.Name, texts[i], hint.Allowed)
+		}
+		names = append(names, hint.Name)
+	}
+	if names == nil {
+		return client.Hints{}, cli.Usagef("no hint given: allowed are %s", strings.Join(flags, ", "))
+	}
+	return client.Change(all, names...), nil
+}
+
+// printHints shows all hints of a task that were given.
+func (o *options) printHints(c *cobra.Command, task uint64, h compute.Hints) error {
+	if o.json {
+		values := map[string]any{"task": task, "priority": h.Priority, "no_execute": h.NoExecute,
+			"quantum_us": us(uint64(h.Quantum)), "idle_after_us": us(uint64(h.IdleAfter)),
+			"utilization": h.Utilization, "weight": h.Weight, "deadline_us": us(uint64(h.Deadline)), "k_deadline": h.K,
+			"laxity_us": us(uint64(h.Laxity.After)), "laxity_low": h.Laxity.Low, "laxity_high": h.Laxity.High,
+			"window": h.Window, "gang": h.Gang, "min_share": h.MinShare}
+		return cli.JSON(c.OutOrStdout(), values)
+	}
+	var words []string
+	for _, hint := range compute.HintList() {
+		if text := hint.Format(h); text != "" {
+			words = append(words, hint.Name+" "+text)
+		}
+	}
+	_, err := fmt.Fprintf(c.OutOrStdout(), "task %d has %s\n", task, strings.Join(words, ", "))
+	return err
 }
 
 func targetFlags(c *cobra.Command, target *client.Target, process string) {
@@ -134,14 +199,6 @@ func targetFlags(c *cobra.Command, target *client.Target, process string) {
 
 // us is a length of time in JSON.
 func us(ns uint64) float64 { return float64(ns) / 1e3 }
-
-// spell words a hint that was given; one that was not is left out.
-func spell(hint string, ns uint64) string {
-	if ns == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", %s %v", hint, time.Duration(ns))
-}
 
 // checkTarget refuses what can be seen to be wrong without the daemon.
 func checkTarget(c *cobra.Command, target client.Target) error {
@@ -155,29 +212,6 @@ func checkTarget(c *cobra.Command, target client.Target) error {
 		return cli.Usagef("task 0: allowed are the tasks of xcli list")
 	}
 	return nil
-}
-
-// changes are the hints that the command line names.
-func (f *hintFlags) changes(c *cobra.Command) (h client.Hints, err error) {
-	set := c.Flags().Changed
-	if set("priority") {
-		h.Priority = &f.priority
-	}
-	if set("quantum") {
-		h.Quantum = &f.quantum
-	}
-	if set("idle-after") {
-		h.IdleAfter = &f.idleAfter
-	}
-	if h == (client.Hints{}) {
-		return h, cli.Usagef("no hint given: allowed are --priority N, %d to %d, --quantum D, %v to %v, and --idle-after D, %v to %v",
-			compute.MinPriority, compute.MaxPriority, compute.MinQuantum, compute.MaxQuantum, compute.MinIdleAfter, compute.MaxIdleAfter)
-	}
-	all := compute.Hints{Priority: f.priority, Quantum: f.quantum, IdleAfter: f.idleAfter}
-	if err := all.Validate(); err != nil {
-		return h, cli.Usagef("%v", err)
-	}
-	return h, nil
 }
 
 func statusCommand(o *options) *cobra.Command {

@@ -218,10 +218,12 @@ func TestCase08LevelsByName(t *testing.T) {
 // whether a daemon is there or not.
 func TestRefusedWithoutDaemon(t *testing.T) {
 	for line, words := range map[string][]string{
-		"policy set FOO":                   {`"FOO"`, "HPF, RR"},
-		"policy set":                       {"HPF, RR"},
-		"policy set RR HPF":                {"HPF, RR"},
+		"policy set FOO":                   {`"FOO"`, "HPF, "},
+		"policy set":                       {"HPF, "},
+		"policy set RR HPF":                {"HPF, "},
 		"hint --task x --priority 1":       {`--task "x"`, "whole number", "the tasks of"},
+		"hint --task 1 --utilization 101":  {`--utilization "101"`, "1 to 100"},
+		"hint --task 1":                    {"--min-share", "--gang"},
 		"hint --task 1 --priority 1.5":     {`--priority "1.5"`, "-255 to 255"},
 		"hint --task 1 --quantum 5":        {`--quantum "5"`, "such as 10ms", "100µs to 10s"},
 		"config --task 1 --threshold 257":  {"threshold 257", "1 to 256"},

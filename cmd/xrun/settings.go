@@ -1,12 +1,12 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -26,9 +26,7 @@ const (
 
 // settings is what a program is started with.
 type settings struct {
-	priority      int
-	quantum       time.Duration // of a turn; 0: the policy's
-	idleAfter     time.Duration // without work for so long is idle; 0: the daemon's
+	hints         compute.Hints
 	name          string
 	level         string // one of client.Levels
 	threshold     int    // commands outstanding a queue while bounded
@@ -41,18 +39,25 @@ type settings struct {
 // flags holds the command line as it was written; what counts is decided by
 // settings.
 type flags struct {
-	priority, name, level, threshold, batch, quantum, idleAfter string
-	sim, requireDaemon                                          bool
+	name, level, threshold, batch string
+	hints                         []string // of compute.HintList
+	sim, requireDaemon            bool
 }
 
 func (f *flags) register(c *cobra.Command) {
 	fs := c.Flags()
 	fs.SetInterspersed(false) // what follows the command's name is the command's
 	fs.SortFlags = false
-	fs.StringVar(&f.priority, "priority", "0", "`N` from -255 to 255: larger wins ($XMSCHED_PRIORITY)")
 	fs.StringVar(&f.name, "name", "", "name `S` of the task in lists (default: the command's; $XMSCHED_NAME)")
-	fs.StringVar(&f.quantum, "quantum", "", "length `D` of a turn under RR, such as 10ms: 100us to 10s (default: the policy's; $XMSCHED_QUANTUM)")
-	fs.StringVar(&f.idleAfter, "idle-after", "", "keep lower ones out for `D` after the last work: 1us to 1s (default: the daemon's; $XMSCHED_IDLE_AFTER)")
+	hints := compute.HintList()
+	f.hints = make([]string, len(hints))
+	for i, hint := range hints {
+		usage := fmt.Sprintf("`%s`: %s; %s", hint.Value, hint.Help, hint.Allowed)
+		if hint.Policies != "" {
+			usage += "; for " + hint.Policies
+		}
+		fs.StringVar(&f.hints[i], hint.Name, "", fmt.Sprintf("%s ($%s)", usage, client.HintVariable(hint)))
+	}
 	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1 or 2 ($XMSCHED_LEVEL)")
 	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
@@ -88,19 +93,13 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		return s, err
 	}
 	s.requireDaemon = s.requireDaemon || f.requireDaemon
-	text, from := src.text("priority", "XMSCHED_PRIORITY", "XSCHED_AUTO_XQUEUE_PRIORITY")
-	if s.priority, err = number("priority", text, from, compute.MinPriority, compute.MaxPriority); err != nil {
-		return s, err
+	for _, hint := range compute.HintList() {
+		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
+		if err := readHint(hint, text, from, &s.hints); err != nil {
+			return s, err
+		}
 	}
-	text, from = src.text("quantum", "XMSCHED_QUANTUM", "XSCHED_AUTO_XQUEUE_TIMESLICE")
-	if s.quantum, err = duration("quantum", text, from, compute.MinQuantum, compute.MaxQuantum); err != nil {
-		return s, err
-	}
-	text, from = src.text("idle-after", "XMSCHED_IDLE_AFTER", "")
-	if s.idleAfter, err = duration("idle-after", text, from, compute.MinIdleAfter, compute.MaxIdleAfter); err != nil {
-		return s, err
-	}
-	text, from = src.text("threshold", "XMSCHED_THRESHOLD", "XSCHED_AUTO_XQUEUE_THRESHOLD")
+	text, from := src.text("threshold", "XMSCHED_THRESHOLD", "XSCHED_AUTO_XQUEUE_THRESHOLD")
 	if s.threshold, err = number("threshold", text, from, 1, maxThreshold); err != nil {
 		return s, err
 	}
@@ -112,7 +111,7 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		s.batch = min(s.batch, s.threshold)
 	}
 	if s.batch > s.threshold {
-		return s, cli.Usagef("batch %d%s: larger than the threshold, %d", s.batch, given(from), s.threshold)
+		return s, cli.Usagef("batch %d%s: larger than the threshold, %d", s.batch, suffix(from), s.threshold)
 	}
 	text, from = src.text("level", "XMSCHED_LEVEL", "XSCHED_AUTO_XQUEUE_LEVEL")
 	if s.level, err = level(text, from); err != nil {
@@ -141,33 +140,29 @@ func yes(variable string, env map[string]string) (bool, error) {
 func number(what, text, from string, low, high int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < low || n > high {
-		return 0, cli.Usagef("%s %q%s: not a number from %d to %d", what, text, given(from), low, high)
+		return 0, cli.Usagef("%s %q%s: not a number from %d to %d", what, text, suffix(from), low, high)
 	}
 	return n, nil
 }
 
-// duration reads a length of time, such as 10ms; XSched's variables have a number
-// of microseconds. Nothing given is 0.
-func duration(what, text, from string, low, high time.Duration) (time.Duration, error) {
-	if text == "" {
-		return 0, nil
+// readHint reads a hint's text. In XSched's variables lengths of time are numbers
+// of microseconds.
+func readHint(hint compute.Hint, text, from string, into *compute.Hints) error {
+	given := text
+	if strings.HasPrefix(from, "XSCHED_") && hint.Value == "D" && text != "" {
+		given += "us"
 	}
-	unit := ""
-	if strings.HasPrefix(from, "XSCHED_") {
-		unit = "us"
+	if err := hint.Parse(given, into); err != nil {
+		return cli.Usagef("%s %q%s: not %s", hint.Name, text, suffix(from), hint.Allowed)
 	}
-	d, err := time.ParseDuration(text + unit)
-	if err != nil || d < low || d > high {
-		return 0, cli.Usagef("%s %q%s: not a length of time from %v to %v", what, text, given(from), low, high)
-	}
-	return d, nil
+	return nil
 }
 
 // level refuses what no device of this build can do; it is never imitated.
 func level(text, from string) (string, error) {
 	text = strings.ToLower(text)
 	if err := client.CheckLevel(text); err != nil {
-		return "", cli.Usagef("%v%s", err, given(from))
+		return "", cli.Usagef("%v%s", err, suffix(from))
 	}
 	return text, nil
 }
@@ -182,10 +177,10 @@ func name(text, from, command string) (string, error) {
 		return text, nil
 	}
 	if len(text) > maxName {
-		return "", cli.Usagef("name %q%s: it has %d bytes, allowed are 1 to %d", text, given(from), len(text), maxName)
+		return "", cli.Usagef("name %q%s: it has %d bytes, allowed are 1 to %d", text, suffix(from), len(text), maxName)
 	}
 	if !utf8.ValidString(text) || strings.Map(printable, text) != text {
-		return "", cli.Usagef("name %q%s: allowed are printable characters, 1 to %d bytes of them", text, given(from), maxName)
+		return "", cli.Usagef("name %q%s: allowed are printable characters, 1 to %d bytes of them", text, suffix(from), maxName)
 	}
 	return text, nil
 }
@@ -197,7 +192,8 @@ func printable(r rune) rune {
 	return '?'
 }
 
-func given(from string) string {
+// suffix names where a value comes from.
+func suffix(from string) string {
 	if from == "" {
 		return ""
 	}
@@ -205,9 +201,18 @@ func given(from string) string {
 }
 
 // xschedNames are the variables of XSched that have a meaning here.
-var xschedNames = []string{
-	"XSCHED_AUTO_XQUEUE_PRIORITY", "XSCHED_AUTO_XQUEUE_THRESHOLD", "XSCHED_AUTO_XQUEUE_BATCH_SIZE", "XSCHED_AUTO_XQUEUE_LEVEL",
-	"XSCHED_AUTO_XQUEUE_TIMESLICE",
+var xschedNames = append([]string{
+	"XSCHED_AUTO_XQUEUE_THRESHOLD", "XSCHED_AUTO_XQUEUE_BATCH_SIZE", "XSCHED_AUTO_XQUEUE_LEVEL",
+}, hintNames(func(h compute.Hint) string { return h.XSched })...)
+
+// hintNames collects a name of each hint.
+func hintNames(of func(compute.Hint) string) (names []string) {
+	for _, h := range compute.HintList() {
+		if name := of(h); name != "" {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // instead says what to do in place of a variable of XSched.
@@ -218,10 +223,10 @@ var instead = map[string]string{
 }
 
 // known are the variables of ours that somebody may want to set.
-var known = []string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_IDLE_AFTER", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME", "XMSCHED_PRIORITY",
-	"XMSCHED_QUANTUM", "XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
-}
+var known = slices.Sorted(slices.Values(append([]string{
+	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME",
+	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
+}, hintNames(client.HintVariable)...)))
 
 // internal are the variables by which our own parts tell each other something.
 var internal = []string{"XMSCHED_SIM_SOCKET", "XMSCHED_TASK", warned}

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"xmsched/cmd/internal/cli"
+	"xmsched/compute"
 	"xmsched/xserver/client"
 )
 
@@ -117,17 +118,17 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		{"XMSCHED_LIB", lib},
 		{"XMSCHED_TASK", hex.EncodeToString(token[:])},
 		{"XMSCHED_NAME", s.name},
-		{"XMSCHED_PRIORITY", strconv.Itoa(s.priority)},
 		{"XMSCHED_LEVEL", s.level},
 		{"XMSCHED_THRESHOLD", strconv.Itoa(s.threshold)},
 		{"XMSCHED_BATCH", strconv.Itoa(s.batch)},
 	} {
 		env = with(env, v[0], v[1])
 	}
-	for name, d := range map[string]time.Duration{"XMSCHED_QUANTUM": s.quantum, "XMSCHED_IDLE_AFTER": s.idleAfter} {
+	for _, hint := range compute.HintList() {
+		name := client.HintVariable(hint)
 		env = without(env, name)
-		if d != 0 {
-			env = with(env, name, d.String())
+		if text := hint.Format(s.hints); text != "" {
+			env = with(env, name, text)
 		}
 	}
 	if s.requireDaemon {

@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"xmsched/compute"
 	"xmsched/preempt/board"
 	"xmsched/xserver"
 	"xmsched/xserver/client"
@@ -405,8 +406,12 @@ func TestFromEnvironment(t *testing.T) {
 	t.Setenv("XMSCHED_NAME", "train")
 	t.Setenv("XMSCHED_PRIORITY", "-7")
 	t.Setenv("XMSCHED_THRESHOLD", "32")
+	t.Setenv("XMSCHED_GANG", "ranks")
+	t.Setenv("XMSCHED_LAXITY", "20ms:1:9")
 	c, err := FromEnvironment()
-	want := client.Registration{Name: "train", Priority: -7, Threshold: 32}
+	want := client.Registration{Name: "train", Threshold: 32, Hints: compute.Hints{
+		Priority: -7, Gang: "ranks", Laxity: compute.Laxity{After: 20 * time.Millisecond, Low: 1, High: 9},
+	}}
 	if err != nil || c.Dir != "/tmp/somewhere" || c.Registration != want {
 		t.Errorf("%+v, %v", c, err)
 	}
@@ -415,7 +420,7 @@ func TestFromEnvironment(t *testing.T) {
 		t.Errorf("%+v, %v", c, err)
 	}
 	t.Setenv("XMSCHED_PRIORITY", "high")
-	if _, err := FromEnvironment(); err == nil || err.Error() != `XMSCHED_PRIORITY="high" is not a number` {
+	if _, err := FromEnvironment(); err == nil || err.Error() != `XMSCHED_PRIORITY="high" is not a number from -255 to 255, or off` {
 		t.Errorf("%v", err)
 	}
 	t.Setenv("XMSCHED_DIR", "relative")

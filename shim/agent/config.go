@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"time"
 
+	"xmsched/compute"
 	"xmsched/xserver/client"
 )
 
@@ -17,7 +17,7 @@ type Config struct {
 }
 
 // FromEnvironment reads XMSCHED_*. The error is a sentence with the variable,
-// its value and what is allowed; ranges are the daemon's to judge.
+// its value and what is allowed.
 func FromEnvironment() (Config, error) {
 	dir, err := client.RunDir()
 	if err != nil {
@@ -28,8 +28,14 @@ func FromEnvironment() (Config, error) {
 		TaskToken: os.Getenv("XMSCHED_TASK"),
 		Level:     os.Getenv("XMSCHED_LEVEL"),
 	}}
+	for _, hint := range compute.HintList() {
+		name := client.HintVariable(hint)
+		text := os.Getenv(name)
+		if err := hint.Parse(text, &c.Registration.Hints); err != nil {
+			return Config{}, fmt.Errorf("%s=%q is not %s", name, text, hint.Allowed)
+		}
+	}
 	for name, into := range map[string]*int{
-		"XMSCHED_PRIORITY":  &c.Registration.Priority,
 		"XMSCHED_THRESHOLD": &c.Registration.Threshold,
 		"XMSCHED_BATCH":     &c.Registration.Batch,
 	} {
@@ -37,28 +43,7 @@ func FromEnvironment() (Config, error) {
 			return Config{}, err
 		}
 	}
-	for name, into := range map[string]*time.Duration{
-		"XMSCHED_QUANTUM":    &c.Registration.Quantum,
-		"XMSCHED_IDLE_AFTER": &c.Registration.IdleAfter,
-	} {
-		if err := duration(name, into); err != nil {
-			return Config{}, err
-		}
-	}
 	return c, nil
-}
-
-func duration(name string, into *time.Duration) error {
-	text := os.Getenv(name)
-	if text == "" {
-		return nil
-	}
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return fmt.Errorf("%s=%q is not a duration such as 10ms", name, text)
-	}
-	*into = d
-	return nil
 }
 
 func number(name string, into *int) error {

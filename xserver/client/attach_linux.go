@@ -2,6 +2,7 @@ package client
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -15,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"xmsched/compute"
 	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 )
@@ -31,10 +33,20 @@ type Registration struct {
 	Priority     int           // -255 to 255, larger wins
 	Quantum      time.Duration // length of a turn; 0: the policy's
 	IdleAfter    time.Duration // without work for so long is idle; 0: the daemon's
+	Hints        compute.Hints // all hints; the three above count where they are not 0
 	Level        string        // "", "auto", "1" or "2"
 	Threshold    int           // commands outstanding a queue while bounded
 	Batch        int           // commands between completion writes while bounded
 	PreviousTask uint64        // the task's id before the daemon was restarted
+}
+
+// hints are all that the process asks for.
+func (r Registration) hints() compute.Hints {
+	h := r.Hints
+	h.Priority = cmp.Or(r.Priority, h.Priority)
+	h.Quantum = cmp.Or(r.Quantum, h.Quantum)
+	h.IdleAfter = cmp.Or(r.IdleAfter, h.IdleAfter)
+	return h
 }
 
 // Attachment is a registered process with its board. It lasts until Close, the
@@ -80,9 +92,8 @@ func (c *Client) Attach(ctx context.Context, r Registration) (*Attachment, error
 	}
 	reg, err := c.api.Register(ctx, &xserverv1.RegisterRequest{
 		Nonce: r.Nonce, Name: r.Name, TaskToken: r.TaskToken,
-		Priority: int32(r.Priority), Level: r.Level,
+		Hints: WireHints(r.hints()), Level: r.Level,
 		Threshold: uint32(max(r.Threshold, 0)), Batch: uint32(max(r.Batch, 0)),
-		QuantumNs: *nanoseconds(&r.Quantum), IdleAfterNs: *nanoseconds(&r.IdleAfter),
 		BoardVersion: board.Version, PreviousTask: r.PreviousTask,
 	})
 	if err != nil {

@@ -10,7 +10,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"math"
 	"net"
 	"os"
 	"path/filepath"
@@ -125,37 +124,6 @@ type Target struct {
 	PID  int
 }
 
-// Hints are changes of a task's hints; what is nil stays as it is.
-type Hints struct {
-	Priority  *int
-	Quantum   *time.Duration // 0: the policy's
-	IdleAfter *time.Duration // 0: the daemon's
-}
-
-// SetHints changes a task's hints. It returns the task's id and all its hints.
-func (c *Client) SetHints(ctx context.Context, target Target, h Hints) (uint64, *xserverv1.Hints, error) {
-	req := &xserverv1.SetHintRequest{Pid: int32(target.PID), Task: target.Task, QuantumNs: nanoseconds(h.Quantum), IdleAfterNs: nanoseconds(h.IdleAfter)}
-	if h.Priority != nil {
-		p := int32(min(max(*h.Priority, math.MinInt32), math.MaxInt32))
-		req.Priority = &p
-	}
-	r, err := c.api.SetHint(ctx, req)
-	return r.GetTask(), r.GetHints(), fromStatus(c.dir, err)
-}
-
-// nanoseconds is a duration for the wire; a negative one becomes one that nobody
-// accepts.
-func nanoseconds(d *time.Duration) *uint64 {
-	if d == nil {
-		return nil
-	}
-	ns := uint64(math.MaxInt64)
-	if *d >= 0 {
-		ns = uint64(*d)
-	}
-	return &ns
-}
-
 // Settings are changes of what processes are governed by; what is empty stays as
 // it is.
 type Settings struct {
@@ -180,6 +148,12 @@ func (c *Client) SetConfig(ctx context.Context, target Target, s Settings) (uint
 func (c *Client) Policy(ctx context.Context) (name string, allowed []string, err error) {
 	r, err := c.api.GetPolicy(ctx, &xserverv1.GetPolicyRequest{})
 	return r.GetPolicy(), r.GetAllowed(), fromStatus(c.dir, err)
+}
+
+// Policies describes the policies that there are.
+func (c *Client) Policies(ctx context.Context) (name string, list []*xserverv1.PolicyInfo, err error) {
+	r, err := c.api.GetPolicy(ctx, &xserverv1.GetPolicyRequest{})
+	return r.GetPolicy(), r.GetPolicies(), fromStatus(c.dir, err)
 }
 
 // SetPolicy changes the policy and returns its proper name.

@@ -113,7 +113,9 @@ type RegisterRequest struct {
 	QuantumNs uint64 `protobuf:"varint,10,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
 	// Without work for so long, the task counts as idle; 1 us to 1 s, 0: the
 	// daemon's.
-	IdleAfterNs   uint64 `protobuf:"varint,11,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	IdleAfterNs uint64 `protobuf:"varint,11,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	// All hints of the task that is started; instead of those above if it is there.
+	Hints         *Hints `protobuf:"bytes,12,opt,name=hints,proto3" json:"hints,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +225,13 @@ func (x *RegisterRequest) GetIdleAfterNs() uint64 {
 		return x.IdleAfterNs
 	}
 	return 0
+}
+
+func (x *RegisterRequest) GetHints() *Hints {
+	if x != nil {
+		return x.Hints
+	}
+	return nil
 }
 
 type RegisterResponse struct {
@@ -392,11 +401,33 @@ func (x *SessionResponse) GetSettings() *Settings {
 	return nil
 }
 
+// Hints are what the owner of a task asks for; 0 and empty: nothing.
 type Hints struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Priority      int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
-	QuantumNs     uint64                 `protobuf:"varint,2,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
-	IdleAfterNs   uint64                 `protobuf:"varint,3,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Priority    int32                  `protobuf:"varint,1,opt,name=priority,proto3" json:"priority,omitempty"`
+	QuantumNs   uint64                 `protobuf:"varint,2,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
+	IdleAfterNs uint64                 `protobuf:"varint,3,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	// Do not run at all.
+	NoExecute bool `protobuf:"varint,4,opt,name=no_execute,json=noExecute,proto3" json:"no_execute,omitempty"`
+	// Share of the device, 1 to 100 percent.
+	Utilization uint32 `protobuf:"varint,5,opt,name=utilization,proto3" json:"utilization,omitempty"`
+	// 1 to 1000.
+	Weight uint32 `protobuf:"varint,6,opt,name=weight,proto3" json:"weight,omitempty"`
+	// From turning ready on, 100 us to 1 h.
+	DeadlineNs uint64 `protobuf:"varint,7,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
+	// Tasks of the k earliest deadlines run together, 1 to 256.
+	KDeadline uint32 `protobuf:"varint,8,opt,name=k_deadline,json=kDeadline,proto3" json:"k_deadline,omitempty"`
+	// From turning ready on, 100 us to 1 h, the priority is laxity_low until then
+	// and laxity_high from then on.
+	LaxityNs   uint64 `protobuf:"varint,9,opt,name=laxity_ns,json=laxityNs,proto3" json:"laxity_ns,omitempty"`
+	LaxityLow  int32  `protobuf:"varint,10,opt,name=laxity_low,json=laxityLow,proto3" json:"laxity_low,omitempty"`
+	LaxityHigh int32  `protobuf:"varint,11,opt,name=laxity_high,json=laxityHigh,proto3" json:"laxity_high,omitempty"`
+	// The display on which a window of the task is in front.
+	Window string `protobuf:"bytes,12,opt,name=window,proto3" json:"window,omitempty"`
+	// The tasks of a gang run and stop together.
+	Gang string `protobuf:"bytes,13,opt,name=gang,proto3" json:"gang,omitempty"`
+	// Floor under strict policies, 0 to 0.9 of the device.
+	MinShare      float64 `protobuf:"fixed64,14,opt,name=min_share,json=minShare,proto3" json:"min_share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -448,6 +479,83 @@ func (x *Hints) GetQuantumNs() uint64 {
 func (x *Hints) GetIdleAfterNs() uint64 {
 	if x != nil {
 		return x.IdleAfterNs
+	}
+	return 0
+}
+
+func (x *Hints) GetNoExecute() bool {
+	if x != nil {
+		return x.NoExecute
+	}
+	return false
+}
+
+func (x *Hints) GetUtilization() uint32 {
+	if x != nil {
+		return x.Utilization
+	}
+	return 0
+}
+
+func (x *Hints) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Hints) GetDeadlineNs() uint64 {
+	if x != nil {
+		return x.DeadlineNs
+	}
+	return 0
+}
+
+func (x *Hints) GetKDeadline() uint32 {
+	if x != nil {
+		return x.KDeadline
+	}
+	return 0
+}
+
+func (x *Hints) GetLaxityNs() uint64 {
+	if x != nil {
+		return x.LaxityNs
+	}
+	return 0
+}
+
+func (x *Hints) GetLaxityLow() int32 {
+	if x != nil {
+		return x.LaxityLow
+	}
+	return 0
+}
+
+func (x *Hints) GetLaxityHigh() int32 {
+	if x != nil {
+		return x.LaxityHigh
+	}
+	return 0
+}
+
+func (x *Hints) GetWindow() string {
+	if x != nil {
+		return x.Window
+	}
+	return ""
+}
+
+func (x *Hints) GetGang() string {
+	if x != nil {
+		return x.Gang
+	}
+	return ""
+}
+
+func (x *Hints) GetMinShare() float64 {
+	if x != nil {
+		return x.MinShare
 	}
 	return 0
 }
@@ -1083,9 +1191,21 @@ type SetHintRequest struct {
 	Pid  int32  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
 	Task uint64 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
 	// What is absent stays as it is.
-	Priority      *int32  `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
-	QuantumNs     *uint64 `protobuf:"varint,4,opt,name=quantum_ns,json=quantumNs,proto3,oneof" json:"quantum_ns,omitempty"`
-	IdleAfterNs   *uint64 `protobuf:"varint,5,opt,name=idle_after_ns,json=idleAfterNs,proto3,oneof" json:"idle_after_ns,omitempty"`
+	Priority    *int32  `protobuf:"varint,3,opt,name=priority,proto3,oneof" json:"priority,omitempty"`
+	QuantumNs   *uint64 `protobuf:"varint,4,opt,name=quantum_ns,json=quantumNs,proto3,oneof" json:"quantum_ns,omitempty"`
+	IdleAfterNs *uint64 `protobuf:"varint,5,opt,name=idle_after_ns,json=idleAfterNs,proto3,oneof" json:"idle_after_ns,omitempty"`
+	NoExecute   *bool   `protobuf:"varint,6,opt,name=no_execute,json=noExecute,proto3,oneof" json:"no_execute,omitempty"`
+	Utilization *uint32 `protobuf:"varint,7,opt,name=utilization,proto3,oneof" json:"utilization,omitempty"`
+	Weight      *uint32 `protobuf:"varint,8,opt,name=weight,proto3,oneof" json:"weight,omitempty"`
+	DeadlineNs  *uint64 `protobuf:"varint,9,opt,name=deadline_ns,json=deadlineNs,proto3,oneof" json:"deadline_ns,omitempty"`
+	KDeadline   *uint32 `protobuf:"varint,10,opt,name=k_deadline,json=kDeadline,proto3,oneof" json:"k_deadline,omitempty"`
+	LaxityNs    *uint64 `protobuf:"varint,11,opt,name=laxity_ns,json=laxityNs,proto3,oneof" json:"laxity_ns,omitempty"`
+	LaxityLow   *int32  `protobuf:"varint,12,opt,name=laxity_low,json=laxityLow,proto3,oneof" json:"laxity_low,omitempty"`
+	LaxityHigh  *int32  `protobuf:"varint,13,opt,name=laxity_high,json=laxityHigh,proto3,oneof" json:"laxity_high,omitempty"`
+	// A display that a task gives is taken from the user's other tasks.
+	Window        *string  `protobuf:"bytes,14,opt,name=window,proto3,oneof" json:"window,omitempty"`
+	Gang          *string  `protobuf:"bytes,15,opt,name=gang,proto3,oneof" json:"gang,omitempty"`
+	MinShare      *float64 `protobuf:"fixed64,16,opt,name=min_share,json=minShare,proto3,oneof" json:"min_share,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1151,6 +1271,83 @@ func (x *SetHintRequest) GetQuantumNs() uint64 {
 func (x *SetHintRequest) GetIdleAfterNs() uint64 {
 	if x != nil && x.IdleAfterNs != nil {
 		return *x.IdleAfterNs
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetNoExecute() bool {
+	if x != nil && x.NoExecute != nil {
+		return *x.NoExecute
+	}
+	return false
+}
+
+func (x *SetHintRequest) GetUtilization() uint32 {
+	if x != nil && x.Utilization != nil {
+		return *x.Utilization
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetWeight() uint32 {
+	if x != nil && x.Weight != nil {
+		return *x.Weight
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetDeadlineNs() uint64 {
+	if x != nil && x.DeadlineNs != nil {
+		return *x.DeadlineNs
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetKDeadline() uint32 {
+	if x != nil && x.KDeadline != nil {
+		return *x.KDeadline
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetLaxityNs() uint64 {
+	if x != nil && x.LaxityNs != nil {
+		return *x.LaxityNs
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetLaxityLow() int32 {
+	if x != nil && x.LaxityLow != nil {
+		return *x.LaxityLow
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetLaxityHigh() int32 {
+	if x != nil && x.LaxityHigh != nil {
+		return *x.LaxityHigh
+	}
+	return 0
+}
+
+func (x *SetHintRequest) GetWindow() string {
+	if x != nil && x.Window != nil {
+		return *x.Window
+	}
+	return ""
+}
+
+func (x *SetHintRequest) GetGang() string {
+	if x != nil && x.Gang != nil {
+		return *x.Gang
+	}
+	return ""
+}
+
+func (x *SetHintRequest) GetMinShare() float64 {
+	if x != nil && x.MinShare != nil {
+		return *x.MinShare
 	}
 	return 0
 }
@@ -1427,9 +1624,11 @@ func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
 }
 
 type GetPolicyResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
-	Allowed       []string               `protobuf:"bytes,2,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Policy  string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	Allowed []string               `protobuf:"bytes,2,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	// Those that are allowed, in the same order.
+	Policies      []*PolicyInfo `protobuf:"bytes,3,rep,name=policies,proto3" json:"policies,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1478,6 +1677,76 @@ func (x *GetPolicyResponse) GetAllowed() []string {
 	return nil
 }
 
+func (x *GetPolicyResponse) GetPolicies() []*PolicyInfo {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+// PolicyInfo describes a policy.
+type PolicyInfo struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// What it does, a line.
+	Summary string `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	// Names of the hints that it heeds.
+	Hints         []string `protobuf:"bytes,3,rep,name=hints,proto3" json:"hints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyInfo) Reset() {
+	*x = PolicyInfo{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyInfo) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyInfo) ProtoMessage() {}
+
+func (x *PolicyInfo) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyInfo.ProtoReflect.Descriptor instead.
+func (*PolicyInfo) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *PolicyInfo) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *PolicyInfo) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *PolicyInfo) GetHints() []string {
+	if x != nil {
+		return x.Hints
+	}
+	return nil
+}
+
 type SetPolicyRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Policy        string                 `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
@@ -1487,7 +1756,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1499,7 +1768,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1512,7 +1781,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SetPolicyRequest) GetPolicy() string {
@@ -1531,7 +1800,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1543,7 +1812,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1556,7 +1825,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetPolicyResponse) GetPolicy() string {
@@ -1574,7 +1843,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1586,7 +1855,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1599,7 +1868,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
 }
 
 type GetStatusResponse struct {
@@ -1628,7 +1897,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1640,7 +1909,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1653,7 +1922,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -1770,7 +2039,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tRejection\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05given\x18\x02 \x01(\tR\x05given\x12\x18\n" +
-	"\aallowed\x18\x03 \x03(\tR\aallowed\"\xcd\x02\n" +
+	"\aallowed\x18\x03 \x03(\tR\aallowed\"\xf6\x02\n" +
 	"\x0fRegisterRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -1785,7 +2054,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\n" +
 	"quantum_ns\x18\n" +
 	" \x01(\x04R\tquantumNs\x12\"\n" +
-	"\ridle_after_ns\x18\v \x01(\x04R\vidleAfterNs\"X\n" +
+	"\ridle_after_ns\x18\v \x01(\x04R\vidleAfterNs\x12'\n" +
+	"\x05hints\x18\f \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"X\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x18\n" +
@@ -1795,12 +2065,29 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tuncovered\x18\x02 \x03(\tR\tuncovered\"l\n" +
 	"\x0fSessionResponse\x12'\n" +
 	"\x05hints\x18\x01 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x120\n" +
-	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"f\n" +
+	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"\xa5\x03\n" +
 	"\x05Hints\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12\x1d\n" +
 	"\n" +
 	"quantum_ns\x18\x02 \x01(\x04R\tquantumNs\x12\"\n" +
-	"\ridle_after_ns\x18\x03 \x01(\x04R\vidleAfterNs\"T\n" +
+	"\ridle_after_ns\x18\x03 \x01(\x04R\vidleAfterNs\x12\x1d\n" +
+	"\n" +
+	"no_execute\x18\x04 \x01(\bR\tnoExecute\x12 \n" +
+	"\vutilization\x18\x05 \x01(\rR\vutilization\x12\x16\n" +
+	"\x06weight\x18\x06 \x01(\rR\x06weight\x12\x1f\n" +
+	"\vdeadline_ns\x18\a \x01(\x04R\n" +
+	"deadlineNs\x12\x1d\n" +
+	"\n" +
+	"k_deadline\x18\b \x01(\rR\tkDeadline\x12\x1b\n" +
+	"\tlaxity_ns\x18\t \x01(\x04R\blaxityNs\x12\x1d\n" +
+	"\n" +
+	"laxity_low\x18\n" +
+	" \x01(\x05R\tlaxityLow\x12\x1f\n" +
+	"\vlaxity_high\x18\v \x01(\x05R\n" +
+	"laxityHigh\x12\x16\n" +
+	"\x06window\x18\f \x01(\tR\x06window\x12\x12\n" +
+	"\x04gang\x18\r \x01(\tR\x04gang\x12\x1b\n" +
+	"\tmin_share\x18\x0e \x01(\x01R\bminShare\"T\n" +
 	"\bSettings\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x1c\n" +
 	"\tthreshold\x18\x02 \x01(\rR\tthreshold\x12\x14\n" +
@@ -1849,17 +2136,48 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\"7\n" +
 	"\rWatchResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xd2\x01\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xe0\x05\n" +
 	"\x0eSetHintRequest\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x1f\n" +
 	"\bpriority\x18\x03 \x01(\x05H\x00R\bpriority\x88\x01\x01\x12\"\n" +
 	"\n" +
 	"quantum_ns\x18\x04 \x01(\x04H\x01R\tquantumNs\x88\x01\x01\x12'\n" +
-	"\ridle_after_ns\x18\x05 \x01(\x04H\x02R\vidleAfterNs\x88\x01\x01B\v\n" +
+	"\ridle_after_ns\x18\x05 \x01(\x04H\x02R\vidleAfterNs\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"no_execute\x18\x06 \x01(\bH\x03R\tnoExecute\x88\x01\x01\x12%\n" +
+	"\vutilization\x18\a \x01(\rH\x04R\vutilization\x88\x01\x01\x12\x1b\n" +
+	"\x06weight\x18\b \x01(\rH\x05R\x06weight\x88\x01\x01\x12$\n" +
+	"\vdeadline_ns\x18\t \x01(\x04H\x06R\n" +
+	"deadlineNs\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"k_deadline\x18\n" +
+	" \x01(\rH\aR\tkDeadline\x88\x01\x01\x12 \n" +
+	"\tlaxity_ns\x18\v \x01(\x04H\bR\blaxityNs\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"laxity_low\x18\f \x01(\x05H\tR\tlaxityLow\x88\x01\x01\x12$\n" +
+	"\vlaxity_high\x18\r \x01(\x05H\n" +
+	"R\n" +
+	"laxityHigh\x88\x01\x01\x12\x1b\n" +
+	"\x06window\x18\x0e \x01(\tH\vR\x06window\x88\x01\x01\x12\x17\n" +
+	"\x04gang\x18\x0f \x01(\tH\fR\x04gang\x88\x01\x01\x12 \n" +
+	"\tmin_share\x18\x10 \x01(\x01H\rR\bminShare\x88\x01\x01B\v\n" +
 	"\t_priorityB\r\n" +
 	"\v_quantum_nsB\x10\n" +
-	"\x0e_idle_after_ns\"N\n" +
+	"\x0e_idle_after_nsB\r\n" +
+	"\v_no_executeB\x0e\n" +
+	"\f_utilizationB\t\n" +
+	"\a_weightB\x0e\n" +
+	"\f_deadline_nsB\r\n" +
+	"\v_k_deadlineB\f\n" +
+	"\n" +
+	"_laxity_nsB\r\n" +
+	"\v_laxity_lowB\x0e\n" +
+	"\f_laxity_highB\t\n" +
+	"\a_windowB\a\n" +
+	"\x05_gangB\f\n" +
+	"\n" +
+	"_min_share\"N\n" +
 	"\x0fSetHintResponse\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\x04R\x04task\x12'\n" +
 	"\x05hints\x18\x02 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"\xb3\x01\n" +
@@ -1879,10 +2197,16 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x0fProcessSettings\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x120\n" +
 	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"\x12\n" +
-	"\x10GetPolicyRequest\"E\n" +
+	"\x10GetPolicyRequest\"y\n" +
 	"\x11GetPolicyResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\x12\x18\n" +
-	"\aallowed\x18\x02 \x03(\tR\aallowed\"*\n" +
+	"\aallowed\x18\x02 \x03(\tR\aallowed\x122\n" +
+	"\bpolicies\x18\x03 \x03(\v2\x16.xmsched.v1.PolicyInfoR\bpolicies\"P\n" +
+	"\n" +
+	"PolicyInfo\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x12\x14\n" +
+	"\x05hints\x18\x03 \x03(\tR\x05hints\"*\n" +
 	"\x10SetPolicyRequest\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"+\n" +
 	"\x11SetPolicyResponse\x12\x16\n" +
@@ -1928,7 +2252,7 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*Rejection)(nil),         // 0: xmsched.v1.Rejection
 	(*RegisterRequest)(nil),   // 1: xmsched.v1.RegisterRequest
@@ -1952,47 +2276,50 @@ var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*ProcessSettings)(nil),   // 19: xmsched.v1.ProcessSettings
 	(*GetPolicyRequest)(nil),  // 20: xmsched.v1.GetPolicyRequest
 	(*GetPolicyResponse)(nil), // 21: xmsched.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),  // 22: xmsched.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil), // 23: xmsched.v1.SetPolicyResponse
-	(*GetStatusRequest)(nil),  // 24: xmsched.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 25: xmsched.v1.GetStatusResponse
+	(*PolicyInfo)(nil),        // 22: xmsched.v1.PolicyInfo
+	(*SetPolicyRequest)(nil),  // 23: xmsched.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil), // 24: xmsched.v1.SetPolicyResponse
+	(*GetStatusRequest)(nil),  // 25: xmsched.v1.GetStatusRequest
+	(*GetStatusResponse)(nil), // 26: xmsched.v1.GetStatusResponse
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
-	5,  // 0: xmsched.v1.SessionResponse.hints:type_name -> xmsched.v1.Hints
-	6,  // 1: xmsched.v1.SessionResponse.settings:type_name -> xmsched.v1.Settings
-	9,  // 2: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 3: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
-	11, // 4: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
-	10, // 5: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
-	6,  // 6: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
-	12, // 7: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
-	9,  // 8: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 9: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
-	19, // 10: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
-	6,  // 11: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
-	1,  // 12: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 13: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 14: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	13, // 15: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	15, // 16: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	17, // 17: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	20, // 18: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	22, // 19: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	24, // 20: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	2,  // 21: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 22: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 23: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	14, // 24: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	16, // 25: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	18, // 26: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	21, // 27: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	23, // 28: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	25, // 29: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	21, // [21:30] is the sub-list for method output_type
-	12, // [12:21] is the sub-list for method input_type
-	12, // [12:12] is the sub-list for extension type_name
-	12, // [12:12] is the sub-list for extension extendee
-	0,  // [0:12] is the sub-list for field type_name
+	5,  // 0: xmsched.v1.RegisterRequest.hints:type_name -> xmsched.v1.Hints
+	5,  // 1: xmsched.v1.SessionResponse.hints:type_name -> xmsched.v1.Hints
+	6,  // 2: xmsched.v1.SessionResponse.settings:type_name -> xmsched.v1.Settings
+	9,  // 3: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 4: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
+	11, // 5: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
+	10, // 6: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
+	6,  // 7: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
+	12, // 8: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
+	9,  // 9: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 10: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
+	19, // 11: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
+	6,  // 12: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
+	22, // 13: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
+	1,  // 14: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 15: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 16: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	13, // 17: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	15, // 18: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	17, // 19: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	20, // 20: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	23, // 21: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	25, // 22: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	2,  // 23: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 24: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 25: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	14, // 26: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	16, // 27: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	18, // 28: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	21, // 29: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	24, // 30: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	26, // 31: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	23, // [23:32] is the sub-list for method output_type
+	14, // [14:23] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -2008,7 +2335,7 @@ func file_xserver_api_v1_xserver_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   26,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

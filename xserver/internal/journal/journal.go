@@ -20,7 +20,7 @@ import (
 )
 
 // Version of the file's form.
-const Version = 1
+const Version = 2
 
 // Limits of what is read: far above what a daemon writes.
 const (
@@ -40,11 +40,9 @@ type Key struct {
 // and what it is governed by.
 type Entry struct {
 	Key
-	Priority    int       `json:"priority"`
-	QuantumNS   int64     `json:"quantum_ns,omitempty"`
-	IdleAfterNS int64     `json:"idle_after_ns,omitempty"`
-	Settings    *Settings `json:"settings,omitempty"` // nil: its own
-	Later       *Settings `json:"later,omitempty"`    // of processes that its task gets; nil: their own
+	Hints    map[string]string `json:"hints"`              // by name, as people write them
+	Settings *Settings         `json:"settings,omitempty"` // nil: its own
+	Later    *Settings         `json:"later,omitempty"`    // of processes that its task gets; nil: their own
 }
 
 // Settings are what a process is governed by; what is empty was not changed.

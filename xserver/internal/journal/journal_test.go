@@ -12,8 +12,8 @@ import (
 
 func sample() Record {
 	return Record{Version: Version, Policy: "RR", Hints: []Entry{
-		{Key: Key{PID: 12, Start: 345, Nonce: 1<<64 - 1}, Priority: -7},
-		{Key: Key{PID: 13, Start: 346, Nonce: 2}, Priority: 255, QuantumNS: 1e6, IdleAfterNS: 5,
+		{Key: Key{PID: 12, Start: 345, Nonce: 1<<64 - 1}, Hints: map[string]string{"priority": "-7"}},
+		{Key: Key{PID: 13, Start: 346, Nonce: 2}, Hints: map[string]string{"priority": "off", "gang": "g", "quantum": "1ms"},
 			Settings: &Settings{Level: "auto", Threshold: 3, Batch: 2}, Later: &Settings{Batch: 1}},
 	}}
 }
@@ -40,17 +40,17 @@ func TestMissing(t *testing.T) {
 }
 
 func TestUnusable(t *testing.T) {
-	whole := `{"version":1,"policy":"HPF","hints":[{"pid":1,"start":2,"nonce":"3","priority":4}]}`
+	whole := `{"version":2,"policy":"HPF","hints":[{"pid":1,"start":2,"nonce":"3","hints":{"priority":"4"}}]}`
 	for name, text := range map[string]string{
 		"empty":            "",
 		"cut off":          whole[:len(whole)-10],
-		"another version":  strings.Replace(whole, `"version":1`, `"version":2`, 1),
+		"another version":  strings.Replace(whole, `"version":2`, `"version":1`, 1),
 		"no version":       `{"policy":"HPF"}`,
 		"an unknown field": strings.Replace(whole, `"policy"`, `"polcy"`, 1),
 		"a list":           "[]",
 		"a huge number":    strings.Replace(whole, `"pid":1`, `"pid":1e300`, 1),
 		"too long":         whole + strings.Repeat(" ", maxSize),
-		"too many entries": `{"version":1,"hints":[` + strings.Repeat(`{"pid":1},`, maxEntries) + `{"pid":1}]}`,
+		"too many entries": `{"version":2,"hints":[` + strings.Repeat(`{"pid":1},`, maxEntries) + `{"pid":1}]}`,
 	} {
 		path := filepath.Join(t.TempDir(), "journal")
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -76,8 +76,8 @@ func TestUnusable(t *testing.T) {
 // FuzzParse holds that whatever lies there is either refused whole or can be
 // written again.
 func FuzzParse(f *testing.F) {
-	f.Add([]byte(`{"version":1,"policy":"HPF","hints":[{"pid":1,"start":2,"nonce":"3","priority":4}]}`))
-	f.Add([]byte(`{"version":1}{"version":1}`))
+	f.Add([]byte(`{"version":2,"policy":"HPF","hints":[{"pid":1,"start":2,"nonce":"3","hints":{"priority":"4"}}]}`))
+	f.Add([]byte(`{"version":2}{"version":2}`))
 	f.Add([]byte("\x00\xff"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		r, err := parse(data)
