@@ -68,10 +68,12 @@ func (dev Device) Attribute(a abi.DeviceAttribute) (int, error) {
 	return int(v), nil
 }
 
-// Context is the primary context of a device, retained once.
+// Context is a context of a device: the primary one, retained once, or one of its
+// own.
 type Context struct {
 	device Device
 	Handle abi.Context
+	own    bool // made by NewContext
 }
 
 // PrimaryContext retains the device's primary context; Release gives it back.
@@ -79,6 +81,16 @@ type Context struct {
 func (d *Driver) PrimaryContext(dev Device) (*Context, error) {
 	c := &Context{device: dev}
 	if err := d.call(procPrimaryRetain, uintptr(unsafe.Pointer(&c.Handle)), uintptr(dev.Handle)); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+// NewContext makes a further context on the device, and makes it current on the
+// calling OS thread. Release destroys it.
+func (d *Driver) NewContext(dev Device, flags uint32) (*Context, error) {
+	c := &Context{device: dev, own: true}
+	if err := d.call(procCtxCreate, uintptr(unsafe.Pointer(&c.Handle)), uintptr(flags), uintptr(dev.Handle)); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -94,8 +106,12 @@ func (c *Context) SetCurrent() error {
 // must be c.
 func (c *Context) Synchronize() error { return c.device.driver.call(procCtxSynchronize) }
 
-// Release gives the retained reference back. Further use of c is an error.
+// Release gives the retained reference back, or destroys a context of its own.
+// Further use of c is an error.
 func (c *Context) Release() error {
+	if c.own {
+		return c.device.driver.call(procCtxDestroy, uintptr(c.Handle))
+	}
 	return c.device.driver.call(procPrimaryRelease, uintptr(c.device.Handle))
 }
 

@@ -53,6 +53,16 @@ const (
 	procMemsetD32
 	procMemsetD8Async
 	procMemsetD32Async
+	procMemGranularity
+	procMemAddressReserve
+	procMemAddressFree
+	procMemCreate
+	procMemRelease
+	procMemMap
+	procMemSetAccess
+	procMemUnmap
+	procCtxCreate
+	procCtxDestroy
 	procCount
 )
 
@@ -108,4 +118,14 @@ var procNames = [procCount]string{
 	procMemsetD32:                "cuMemsetD32_v2",
 	procMemsetD8Async:            "cuMemsetD8Async",
 	procMemsetD32Async:           "cuMemsetD32Async",
+	procMemGranularity:           "cuMemGetAllocationGranularity",
+	procMemAddressReserve:        "cuMemAddressReserve",
+	procMemAddressFree:           "cuMemAddressFree",
+	procMemCreate:                "cuMemCreate",
+	procMemRelease:               "cuMemRelease",
+	procMemMap:                   "cuMemMap",
+	procMemSetAccess:             "cuMemSetAccess",
+	procMemUnmap:                 "cuMemUnmap",
+	procCtxCreate:                "cuCtxCreate_v2",
+	procCtxDestroy:               "cuCtxDestroy_v2",
 }
