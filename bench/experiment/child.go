@@ -275,6 +275,12 @@ func (c *Child) Kill() {
 	<-c.ended
 }
 
+// cut ends the child at once, in the middle of whatever it does.
+func (c *Child) cut() {
+	c.signal(syscall.SIGKILL)
+	<-c.ended
+}
+
 // signal sends to the child's process alone; false when it has ended.
 func (c *Child) signal(sig syscall.Signal) bool {
 	select {

@@ -99,7 +99,7 @@ func TestP99Validate(t *testing.T) {
 		"do not fill":                         func(p *P99) { p.Rounds = 11 },
 		"backgrounds is 0":                    func(p *P99) { p.Load.Programs = 0 },
 		"no modes":                            func(p *P99) { p.Modes = nil },
-		`mode "mps"`:                          func(p *P99) { p.Modes = []string{"mps"} },
+		`mode "tsg"`:                          func(p *P99) { p.Modes = []string{"tsg"} },
 		"no level":                            func(p *P99) { p.Levels = nil },
 		"backgrounds is 100000, want 1 to 64": func(p *P99) { p.Load.Programs = 100_000 },
 		"count is 2000000, want 1 to 1000000": func(p *P99) { p.Requests.Count = 2_000_000 },

@@ -28,6 +28,9 @@ type Config struct {
 	Commit string
 	// Sim asks for the simulated device even where a real one works.
 	Sim bool
+	// Note, if set, is told what a reader of the rows should know besides, such as
+	// why a mode was left out.
+	Note func(string)
 }
 
 // Lab is a device with a way to run programs on it. Not safe for concurrent use.
@@ -38,7 +41,9 @@ type Lab struct {
 	commit          string
 	env             []string // of every child: ours, cleaned, and the simulated device's
 	dir             string   // private folder: the daemon's run directory and files for children
+	note            func(string)
 	daemon          *Child
+	mps             *mps   // nil: none runs
 	simSocket       string // of the simulated device; empty on a real one
 	iterationsPerUS float64
 }
@@ -50,7 +55,10 @@ func Open(ctx context.Context, c Config) (*Lab, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Lab{Places: c.Places, commit: c.Commit, env: cleanEnv(), dir: dir}
+	l := &Lab{Places: c.Places, commit: c.Commit, env: cleanEnv(), dir: dir, note: c.Note}
+	if l.note == nil {
+		l.note = func(string) {}
+	}
 	if err := l.findDevice(ctx, c.Sim); err != nil {
 		l.Close()
 		return nil, err
@@ -140,8 +148,9 @@ func (l *Lab) probe(ctx context.Context) error {
 	return nil
 }
 
-// Close ends the daemon and the simulated device and removes the private folder.
+// Close ends the daemons and the simulated device and removes the private folder.
 func (l *Lab) Close() {
+	l.stopMPS()
 	if l.daemon != nil {
 		l.daemon.Kill()
 	}
@@ -202,6 +211,18 @@ func (l *Lab) Daemon(ctx context.Context) error {
 	return nil
 }
 
+// daemonFor starts the lab's own daemon as Daemon does, after making sure of what
+// the level needs: Level 3 is offered where the device's sheet says so, and to
+// measure that sheet beside a run would disturb it.
+func (l *Lab) daemonFor(ctx context.Context, level Level) error {
+	if l.daemon == nil && level == 3 {
+		if err := l.ensureSheet(ctx); err != nil {
+			return err
+		}
+	}
+	return l.Daemon(ctx)
+}
+
 // DaemonPid is the daemon's process, 0 when none runs.
 func (l *Lab) DaemonPid() int {
 	if l.daemon == nil {
@@ -235,49 +256,32 @@ func awaitSocket(ctx context.Context, d *Child, path string) error {
 }
 
 func (l *Lab) scheduledEnv() []string {
-	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib)
+	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib, "XMSCHED_STATE="+l.stateDir())
 }
 
-// Under says how a program runs under the daemon; a nil *Under: not at all.
-type Under struct {
-	Name      string
-	Priority  int
-	Level     Level
-	Threshold int // 0: the default
-	Batch     int // 0: the default
-}
-
-// start starts a program, under xrun when u is not nil.
-func (l *Lab) start(name string, u *Under, onEvent func(Event), path string, args ...string) (*Child, error) {
-	if u == nil {
-		return Start(Spec{Name: name, Path: path, Args: args, Env: l.env, OnEvent: onEvent})
+// start starts a program in the given way; nil: by itself.
+func (l *Lab) start(name string, w way, onEvent func(Event), path string, args ...string) (*Child, error) {
+	if w == nil {
+		w = (*Under)(nil)
 	}
-	xrun, err := l.Places.Program("xrun")
+	path, args, env, err := w.dress(l, path, args)
 	if err != nil {
 		return nil, err
 	}
-	all := []string{"--require-daemon", "--name", u.Name, "--priority", fmt.Sprint(u.Priority), "--level", u.Level.String()}
-	if u.Threshold > 0 {
-		all = append(all, "--threshold", fmt.Sprint(u.Threshold))
-	}
-	if u.Batch > 0 {
-		all = append(all, "--batch", fmt.Sprint(u.Batch))
-	}
-	all = append(append(all, "--", path), args...)
-	return Start(Spec{Name: name, Path: xrun, Args: all, Env: l.scheduledEnv(), OnEvent: onEvent})
+	return Start(Spec{Name: name, Path: path, Args: args, Env: env, OnEvent: onEvent})
 }
 
 // startWork starts one of the hidden `xbench work` programs.
-func (l *Lab) startWork(name string, u *Under, args ...string) (*Child, error) {
-	return l.startWatched(name, u, nil, args...)
+func (l *Lab) startWork(name string, w way, args ...string) (*Child, error) {
+	return l.startWatched(name, w, nil, args...)
 }
 
-func (l *Lab) startWatched(name string, u *Under, onEvent func(Event), args ...string) (*Child, error) {
+func (l *Lab) startWatched(name string, w way, onEvent func(Event), args ...string) (*Child, error) {
 	self, err := l.Places.Program("xbench")
 	if err != nil {
 		return nil, err
 	}
-	return l.start(name, u, onEvent, self, append([]string{"work"}, args...)...)
+	return l.start(name, w, onEvent, self, append([]string{"work"}, args...)...)
 }
 
 // startClient starts a hidden `xbench work` program that talks to the daemon

@@ -36,6 +36,18 @@ type Load struct {
 	Batch     int // under xmsched; 0: the default
 	Priority  int
 	Level     Level // under xmsched
+	// Idle is how long the load runs under xmsched before the requests begin, with
+	// their program registered.
+	Idle time.Duration
+}
+
+// longLoad is the length of a queue that is not waited for at the end.
+const longLoad = 2 * time.Second
+
+// long says that what is queued takes so long that the programs are killed in the
+// midst of it, and that their progress cannot be read off the ends of kernels.
+func (l Load) long() bool {
+	return time.Duration(l.KernelUS*float64(l.InFlight))*time.Microsecond > longLoad
 }
 
 // PairResult is what a run of requests beside a load gave.
@@ -50,8 +62,10 @@ type PairResult struct {
 	// BackgroundPerS counts the kernels of all background programs that ended
 	// while the requests ran, per second.
 	BackgroundPerS float64
-	Wall           time.Duration
-	Verified       uint64 // result words compared with the closed form
+	// IdlePerS is the same of the time before the requests began (Load.Idle).
+	IdlePerS float64
+	Wall     time.Duration
+	Verified uint64 // result words compared with the closed form
 }
 
 // WrongResultError says that a program's results differ from the closed form.
@@ -64,59 +78,81 @@ func (e *WrongResultError) Error() string {
 	return fmt.Sprintf("%s: %d of %d result words are wrong", e.Name, e.Wrong, e.Verified)
 }
 
-// Pair runs the requests in one of the modes alone, native and xmsched. report,
-// if set, is called with the number of requests done, from another goroutine.
+// Pair runs the requests in one of the modes alone, native, mps and xmsched.
+// report, if set, is called with the number of requests done, from another
+// goroutine. A *SkippedError says that the mode is not to be had here.
 func (l *Lab) Pair(ctx context.Context, mode string, req Requests, load Load, report func(done int)) (PairResult, error) {
 	perUS, err := l.Calibrate(ctx)
 	if err != nil {
 		return PairResult{}, err
 	}
-	var under func(Under) *Under
-	switch mode {
-	case rows.ModeAlone:
+	if mode == rows.ModeAlone {
 		load.Programs = 0
-		under = func(Under) *Under { return nil }
-	case rows.ModeNative:
-		under = func(Under) *Under { return nil }
-	case rows.ModeXmsched:
-		if err := l.Daemon(ctx); err != nil {
-			return PairResult{}, err
-		}
-		under = func(u Under) *Under { return &u }
-	default:
-		return PairResult{}, fmt.Errorf("mode %q is none of alone, native, xmsched", mode)
 	}
-
-	var backgrounds []*background
-	defer func() {
-		for _, b := range backgrounds {
-			b.child.Kill()
-		}
-	}()
+	foreground, background, err := l.pairWays(ctx, mode, req, load)
+	if err != nil {
+		return PairResult{}, err
+	}
+	p := &pair{mode: mode, req: req, load: load}
+	defer p.kill()
 	for i := range load.Programs {
-		b, err := l.startBackground(i, perUS, load, under(Under{
-			Name: "background", Priority: load.Priority, Level: load.Level, Threshold: load.Threshold, Batch: load.Batch,
-		}))
+		b, err := l.startBackground(i, perUS, load, background)
 		if err != nil {
 			return PairResult{}, err
 		}
-		backgrounds = append(backgrounds, b)
+		p.backgrounds = append(p.backgrounds, b)
 	}
-	fg, err := l.startRequests(perUS, req, under(Under{Name: "requests", Priority: req.Priority}), report)
-	if err != nil {
+	if p.requests, err = l.startRequests(perUS, req, foreground, mode == rows.ModeMPS, report); err != nil {
 		return PairResult{}, err
 	}
-	defer fg.Kill()
-	level, err := l.begin(ctx, mode, load.Level, fg, backgrounds)
-	if err != nil {
+	if err := l.begin(ctx, p); err != nil {
 		return PairResult{}, err
 	}
-	result, err := l.collect(ctx, req, fg, backgrounds)
-	result.Level = level
-	return result, err
+	return p.collect(ctx)
 }
 
-func (l *Lab) startRequests(perUS float64, req Requests, u *Under, report func(int)) (*Child, error) {
+// pair are the programs of one run.
+type pair struct {
+	mode        string
+	req         Requests
+	load        Load
+	requests    *Child
+	backgrounds []*background
+	level       int      // at which the backgrounds are governed
+	idle        [2]int64 // the span before the requests in which the load ran
+}
+
+func (p *pair) kill() {
+	if p.requests != nil {
+		p.requests.Kill()
+	}
+	for _, b := range p.backgrounds {
+		b.child.Kill()
+	}
+}
+
+// pairWays gives how the two kinds of programs run in a mode.
+func (l *Lab) pairWays(ctx context.Context, mode string, req Requests, load Load) (foreground, background way, err error) {
+	switch mode {
+	case rows.ModeAlone, rows.ModeNative:
+		return nil, nil, nil
+	case rows.ModeMPS:
+		if foreground, err = l.clientOfMPS(ctx, true); err != nil {
+			return nil, nil, err
+		}
+		background, err = l.clientOfMPS(ctx, false)
+		return foreground, background, err
+	case rows.ModeXmsched:
+		if err := l.daemonFor(ctx, load.Level); err != nil {
+			return nil, nil, err
+		}
+		return &Under{Name: "requests", Priority: req.Priority},
+			&Under{Name: "background", Priority: load.Priority, Level: load.Level, Threshold: load.Threshold, Batch: load.Batch}, nil
+	}
+	return nil, nil, fmt.Errorf("mode %q is none of alone, native, mps, xmsched", mode)
+}
+
+func (l *Lab) startRequests(perUS float64, req Requests, w way, high bool, report func(int)) (*Child, error) {
 	kernels := max(req.Kernels, 1)
 	onEvent := func(e Event) {
 		var p workloads.Event
@@ -124,13 +160,14 @@ func (l *Lab) startRequests(perUS float64, req Requests, u *Under, report func(i
 			report(int(p.Count))
 		}
 	}
-	return l.startWatched("requests", u, onEvent, "request",
+	return l.startWatched("requests", w, onEvent, "request",
 		"--iterations", iterations(req.RequestUS/float64(kernels), perUS),
 		"--kernels", strconv.Itoa(kernels),
 		"--count", strconv.Itoa(req.Count),
 		"--gap-us", number(req.GapUS),
 		"--burst", strconv.Itoa(req.Burst),
-		"--pause-us", number(req.PauseUS))
+		"--pause-us", number(req.PauseUS),
+		"--high-priority="+strconv.FormatBool(high))
 }
 
 func iterations(us, perUS float64) string {
@@ -153,9 +190,9 @@ type count struct {
 	n    uint64
 }
 
-func (l *Lab) startBackground(i int, perUS float64, load Load, u *Under) (*background, error) {
+func (l *Lab) startBackground(i int, perUS float64, load Load, w way) (*background, error) {
 	b := &background{}
-	child, err := l.startWatched(fmt.Sprintf("background %d", i+1), u, b.take, "background",
+	child, err := l.startWatched(fmt.Sprintf("background %d", i+1), w, b.take, "background",
 		"--iterations", iterations(load.KernelUS, perUS),
 		"--in-flight", strconv.Itoa(load.InFlight))
 	if err != nil {
@@ -211,46 +248,59 @@ func at(counts []count, ns int64) float64 {
 
 // begin waits until all programs are set up (and, under xmsched, registered:
 // before that they are not scheduled), then lets the load run, and then the
-// requests. It gives the level at which the backgrounds are governed.
-func (l *Lab) begin(ctx context.Context, mode string, asked Level, fg *Child, backgrounds []*background) (level int, err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("set-up did not end in time"))
+// requests.
+func (l *Lab) begin(ctx context.Context, p *pair) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+p.load.Idle, errors.New("set-up did not end in time"))
 	defer cancel()
-	pids := []int{fg.Pid()}
-	if _, err := fg.Await(ctx, workloads.KindReady); err != nil {
-		return 0, err
+	pids := []int{p.requests.Pid()}
+	if _, err := p.requests.Await(ctx, workloads.KindReady); err != nil {
+		return err
 	}
-	for _, b := range backgrounds {
+	for _, b := range p.backgrounds {
 		if _, err := b.child.Await(ctx, workloads.KindReady); err != nil {
-			return 0, err
+			return err
 		}
 		pids = append(pids, b.child.Pid())
 	}
-	if mode == rows.ModeXmsched {
+	if p.mode == rows.ModeXmsched {
 		if err := l.awaitTasks(ctx, pids...); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	for _, b := range backgrounds {
+	for _, b := range p.backgrounds {
 		if err := b.child.Begin(); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	for _, b := range backgrounds {
-		if err := b.running(ctx); err != nil {
-			return 0, err
+	for _, b := range p.backgrounds {
+		if err := b.running(ctx, p.load.long()); err != nil {
+			return err
 		}
-		if mode != rows.ModeXmsched {
+		if p.mode != rows.ModeXmsched {
 			continue
 		}
-		if level, err = l.effective(ctx, b.child.Pid(), asked); err != nil {
-			return 0, err
+		var err error
+		if p.level, err = l.effective(ctx, b.child.Pid(), p.load.Level); err != nil {
+			return err
 		}
 	}
-	return level, fg.Begin()
+	if p.mode == rows.ModeXmsched && p.load.Idle > 0 {
+		p.idle[0] = workloads.MonotonicNS()
+		if err := pause(ctx, p.load.Idle); err != nil {
+			return err
+		}
+		p.idle[1] = workloads.MonotonicNS()
+	}
+	return p.requests.Begin()
 }
 
-// running waits until the load has ended its first kernels.
-func (b *background) running(ctx context.Context) error {
+// running waits until the load has ended its first kernels; of long ones, until
+// the first has certainly begun.
+func (b *background) running(ctx context.Context, long bool) error {
+	const begun = 200 * time.Millisecond
+	if long {
+		return pause(ctx, begun)
+	}
 	for {
 		e, err := b.child.Await(ctx, workloads.KindProgress)
 		if err != nil {
@@ -266,8 +316,8 @@ func (b *background) running(ctx context.Context) error {
 	}
 }
 
-func (l *Lab) collect(ctx context.Context, req Requests, fg *Child, backgrounds []*background) (PairResult, error) {
-	e, err := fg.Await(ctx, workloads.KindResult)
+func (p *pair) collect(ctx context.Context) (PairResult, error) {
+	e, err := p.requests.Await(ctx, workloads.KindResult)
 	if err != nil {
 		return PairResult{}, err
 	}
@@ -278,27 +328,69 @@ func (l *Lab) collect(ctx context.Context, req Requests, fg *Child, backgrounds 
 	if err := verified("requests", r); err != nil {
 		return PairResult{}, err
 	}
-	if len(r.LatencyUS) != req.Count {
-		return PairResult{}, fmt.Errorf("requests: %d latencies, want %d", len(r.LatencyUS), req.Count)
+	if len(r.LatencyUS) != p.req.Count {
+		return PairResult{}, fmt.Errorf("requests: %d latencies, want %d", len(r.LatencyUS), p.req.Count)
 	}
-	result := PairResult{LatencyUS: r.LatencyUS, StartNS: r.StartNS, Verified: r.Verified, Wall: time.Duration(r.AtNS - r.BeganNS)}
-	if err := fg.Finish(ctx); err != nil {
+	result := PairResult{
+		LatencyUS: r.LatencyUS, StartNS: r.StartNS, Verified: r.Verified, Level: p.level, Wall: time.Duration(r.AtNS - r.BeganNS),
+	}
+	if err := p.requests.Finish(ctx); err != nil {
 		return PairResult{}, err
 	}
-	for _, b := range backgrounds {
+	if p.load.long() {
+		p.cut()
+		return result, nil
+	}
+	whole := true // all ends of kernels are known
+	for _, b := range p.backgrounds {
 		done, err := b.finish(ctx, r.AtNS)
 		if err != nil {
 			return PairResult{}, err
 		}
 		result.Verified += done.Verified
 		result.EndedNS = append(result.EndedNS, done.EndedNS...)
-		if uint64(len(done.EndedNS)) < done.Count {
-			result.StartNS = nil // not all are known: which requests were gated cannot be told
-		}
+		whole = whole && uint64(len(done.EndedNS)) == done.Count
 		result.BackgroundPerS += b.between(r.BeganNS, r.AtNS) / result.Wall.Seconds()
 	}
 	slices.Sort(result.EndedNS)
+	if !whole {
+		result.StartNS = nil // which requests were gated cannot be told
+		return result, nil
+	}
+	if perS, ok := endsPerS(result.EndedNS, r.BeganNS, r.AtNS); ok {
+		result.BackgroundPerS = perS
+	}
+	result.IdlePerS, _ = endsPerS(result.EndedNS, p.idle[0], p.idle[1])
 	return result, nil
+}
+
+// cut ends the backgrounds in the midst of their kernels. Clients of MPS share
+// their channels with the server, which is told better; what they have queued
+// ends by itself.
+func (p *pair) cut() {
+	for _, b := range p.backgrounds {
+		if p.mode == rows.ModeMPS {
+			b.child.Kill()
+		} else {
+			b.child.cut()
+		}
+	}
+}
+
+// endsPerS gives the rate of the ends within the span, from the first to the
+// last of them, so that what is cut off at the span's ends does not count. ended
+// is in ascending order.
+func endsPerS(ended []int64, fromNS, toNS int64) (float64, bool) {
+	first, _ := slices.BinarySearch(ended, fromNS)
+	last, found := slices.BinarySearch(ended, toNS)
+	if !found {
+		last--
+	}
+	const few = 8 // fewer say little
+	if last-first < few || ended[last] == ended[first] {
+		return 0, false
+	}
+	return float64(last-first) / (float64(ended[last]-ended[first]) / 1e9), true
 }
 
 // finish lets the load tell a count beyond the span, then ends it and checks
@@ -336,37 +428,61 @@ func verified(name string, r workloads.Event) error {
 	return nil
 }
 
-// LoadAlone runs the load for a while with nothing beside it and gives its
-// kernels per second: what "share of alone" refers to.
+// LoadAlone runs the load for a while without us and with nothing beside it, and
+// gives its kernels per second: what "share of alone" refers to.
 func (l *Lab) LoadAlone(ctx context.Context, load Load, span time.Duration) (float64, error) {
 	perUS, err := l.Calibrate(ctx)
 	if err != nil {
 		return 0, err
 	}
-	load.Programs = 1
-	b, err := l.startBackground(0, perUS, load, nil)
-	if err != nil {
-		return 0, err
+	var all []*background
+	defer func() {
+		for _, b := range all {
+			b.child.Kill()
+		}
+	}()
+	for i := range load.Programs {
+		b, err := l.startBackground(i, perUS, load, nil)
+		if err != nil {
+			return 0, err
+		}
+		all = append(all, b)
+		if _, err := b.child.Await(ctx, workloads.KindReady); err != nil {
+			return 0, err
+		}
 	}
-	defer b.child.Kill()
-	if _, err := b.child.Await(ctx, workloads.KindReady); err != nil {
-		return 0, err
+	for _, b := range all {
+		if err := b.child.Begin(); err != nil {
+			return 0, err
+		}
 	}
-	if err := b.child.Begin(); err != nil {
-		return 0, err
-	}
-	if err := b.running(ctx); err != nil {
-		return 0, err
+	for _, b := range all {
+		if err := b.running(ctx, false); err != nil {
+			return 0, err
+		}
 	}
 	from := workloads.MonotonicNS()
-	select {
-	case <-time.After(span):
-	case <-ctx.Done():
-		return 0, context.Cause(ctx)
-	}
-	to := workloads.MonotonicNS()
-	if _, err := b.finish(ctx, to); err != nil {
+	if err := pause(ctx, span); err != nil {
 		return 0, err
 	}
-	return b.between(from, to) / (time.Duration(to - from)).Seconds(), nil
+	return rateOf(ctx, all, from, workloads.MonotonicNS())
+}
+
+// rateOf ends the programs and gives the kernels per second of all of them in
+// the span.
+func rateOf(ctx context.Context, all []*background, fromNS, toNS int64) (float64, error) {
+	total, ended := 0.0, []int64(nil)
+	for _, b := range all {
+		done, err := b.finish(ctx, toNS)
+		if err != nil {
+			return 0, err
+		}
+		total += b.between(fromNS, toNS)
+		ended = append(ended, done.EndedNS...)
+	}
+	slices.Sort(ended)
+	if perS, ok := endsPerS(ended, fromNS, toNS); ok {
+		return perS, nil
+	}
+	return total / time.Duration(toNS-fromNS).Seconds(), nil
 }

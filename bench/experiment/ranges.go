@@ -1,6 +1,8 @@
 package experiment
 
 import (
+	"time"
+
 	"xmsched/bench/internal/limit"
 	"xmsched/xserver/client"
 )
@@ -41,6 +43,7 @@ func (l Load) Validate() error {
 		limit.Check("in-flight", l.InFlight, 1, maxInFlight),
 		limit.Check("threshold", l.Threshold, 0, maxBound),
 		limit.Check("batch", l.Batch, 0, maxBound),
+		limit.Check("idle", l.Idle, 0, time.Minute),
 		limit.Check("priority of the backgrounds", l.Priority, -maxPriority, maxPriority),
 	)
 }

@@ -29,7 +29,9 @@ const Schema = 1
 const (
 	ModeAlone   = "alone"   // nothing else on the device, without us
 	ModeNative  = "native"  // sharing the device without us
+	ModeMPS     = "mps"     // sharing by NVIDIA's MPS, the requests at high priority, without us
 	ModeXmsched = "xmsched" // under the daemon
+	ModeDirect  = "direct"  // channels switched by the program itself, without the daemon
 	ModeFree    = "free"    // preloaded, no competitor
 	ModeBounded = "bounded" // preloaded, a competitor is registered, Level 1
 	ModeGated   = "gated"   // the same at Level 2: a wait in front of every command

@@ -26,6 +26,7 @@ type Facts struct {
 	UUID      string `json:"uuid"`
 	Driver    string `json:"driver"`
 	Simulated bool   `json:"simulated"`
+	MPS       bool   `json:"mps,omitempty"` // contexts are shared by MPS
 }
 
 // Event is one line of a workload. Which fields are set depends on the kind.

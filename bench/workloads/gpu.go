@@ -178,6 +178,9 @@ func facts(driver *cuda.Driver, device cuda.Device) (Facts, error) {
 		return Facts{}, err
 	}
 	f := Facts{Device: name, UUID: uuid.String(), Driver: fmt.Sprintf("CUDA %d.%d", version/1000, version%1000/10)}
+	if shared, err := device.Attribute(abi.CU_DEVICE_ATTRIBUTE_MPS_ENABLED); err == nil {
+		f.MPS = shared == 1
+	}
 	f.Simulated = os.Getenv("XMSCHED_SIM_SOCKET") != "" || strings.Contains(strings.ToLower(name), "simulated")
 	if kernel := kernelDriver(); kernel != "" && !f.Simulated {
 		f.Driver = kernel + ", " + f.Driver
@@ -204,8 +207,17 @@ func kernelDriver() string {
 	return ""
 }
 
-// RunFacts tells which device a program would use, without making a context.
-func RunFacts(say *Speaker) error {
+// RunFacts tells which device a program would use, without making a context
+// unless withContext asks for one.
+func RunFacts(say *Speaker, withContext bool) error {
+	if withContext {
+		g, err := openGPU()
+		if err != nil {
+			return err
+		}
+		defer g.close()
+		return say.Say(Event{Kind: KindReady, Facts: &g.facts})
+	}
 	driver, err := cuda.Open()
 	if err != nil {
 		return err

@@ -17,6 +17,7 @@ type Request struct {
 	Gap        time.Duration // between two requests
 	Burst      int           // requests between two pauses; 0: no pauses
 	Pause      time.Duration
+	High       bool // its stream has the device's highest priority
 }
 
 // Validate says what is wrong with the settings.
@@ -85,13 +86,24 @@ type server struct {
 func newServer(g *gpu, r Request) (*server, error) {
 	s := &server{settings: r}
 	var err error
-	if s.stream, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
+	if s.stream, err = g.requestStream(r.High); err != nil {
 		return nil, err
 	}
 	if s.job, err = g.newJob(r.Iterations, g.expected(r.Iterations)); err != nil {
 		return nil, err
 	}
 	return s, nil
+}
+
+func (g *gpu) requestStream(high bool) (cuda.Stream, error) {
+	if !high {
+		return g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING))
+	}
+	_, highest, err := g.driver.PriorityRange()
+	if err != nil {
+		return cuda.Stream{}, err
+	}
+	return g.driver.NewStreamWithPriority(uint32(abi.CU_STREAM_NON_BLOCKING), highest)
 }
 
 func (s *server) run(st Steering, say *Speaker) error {

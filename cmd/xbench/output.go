@@ -52,7 +52,8 @@ func (c *common) withLab(cmd *cobra.Command, f func(context.Context, *experiment
 		if err != nil {
 			return err
 		}
-		lab, err := experiment.Open(ctx, experiment.Config{Places: places, Commit: experiment.Commit(cli.Version), Sim: c.sim})
+		lab, err := experiment.Open(ctx, experiment.Config{Places: places, Commit: experiment.Commit(cli.Version), Sim: c.sim,
+			Note: func(note string) { fmt.Fprintln(cmd.ErrOrStderr(), note) }})
 		if err != nil {
 			return err
 		}

@@ -41,12 +41,15 @@ func perform(cmd *cobra.Command, f func(workloads.Steering, *workloads.Speaker) 
 }
 
 func workFacts() *cobra.Command {
-	return &cobra.Command{
+	var withContext bool
+	cmd := &cobra.Command{
 		Use: "facts", Short: "Say which device a program would use", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return perform(cmd, func(_ workloads.Steering, say *workloads.Speaker) error { return workloads.RunFacts(say) })
+			return perform(cmd, func(_ workloads.Steering, say *workloads.Speaker) error { return workloads.RunFacts(say, withContext) })
 		},
 	}
+	cmd.Flags().BoolVar(&withContext, "context", false, "make a context as well")
+	return cmd
 }
 
 func workCalibrate() *cobra.Command {
@@ -86,6 +89,7 @@ func workRequest() *cobra.Command {
 	f.Float64Var(&gap, "gap-us", 3000, "time between two requests, in us")
 	f.IntVar(&r.Burst, "burst", 0, "requests between two pauses; 0: no pauses")
 	f.Float64Var(&pause, "pause-us", 0, "length of a pause, in us")
+	f.BoolVar(&r.High, "high-priority", false, "give its stream the highest priority")
 	return cmd
 }
 
