@@ -225,7 +225,7 @@ var instead = map[string]string{
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
 	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME",
-	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_HBM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
+	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))
 
 // internal are the variables by which our own parts tell each other something.

@@ -44,7 +44,8 @@ func simCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVar(&socket, "socket", "", "`PATH` of the device's socket")
-	c.Flags().Uint64Var(&cfg.HBM, "hbm", 0, "device memory, `bytes` (0: 1 GiB)")
+	c.Flags().IntVar(&cfg.Devices, "devices", 0, "`number` of devices, 1 to 8 (0: 1)")
+	c.Flags().Uint64Var(&cfg.HBM, "hbm", 0, "memory of each device, `bytes` (0: 1 GiB)")
 	c.Flags().Float64Var(&cfg.Scale, "scale", 0, "wall time per simulated time (0: 1)")
 	c.Flags().DurationVar(&cfg.IdleExit, "idle-exit", 10*time.Second, "end that long after the last program left (0: never)")
 	return c

@@ -21,6 +21,7 @@ type client struct {
 	bell       int // eventfd that the client rings
 	space      *space
 	contexts   map[uint64]*gpuContext
+	rm         map[uint32]struct{} // its clients of the resource manager
 	hostBytes  uint64
 	pidfdFired bool
 	bellBroken bool
@@ -30,6 +31,7 @@ type client struct {
 type gpuContext struct {
 	id       uint64
 	owner    *client
+	gpu      *gpu
 	model    model.ContextID
 	shared   []byte
 	channels [ringChannels]*channel
@@ -71,7 +73,13 @@ func (d *Device) serveClient(ctx context.Context, conn *net.UnixConn) {
 		if err != nil {
 			return
 		}
-		rep, fd := d.answer(c, &req, fds)
+		var rep reply
+		fd := -1
+		if req.Op >= opRMAlloc && req.Op <= opRMLook {
+			rep = d.answerRM(c, &req)
+		} else {
+			rep, fd = d.answer(c, &req, fds)
+		}
 		c.space.reap()
 		for _, f := range fds {
 			_ = unix.Close(f)
@@ -101,7 +109,7 @@ func (d *Device) addClient(conn *net.UnixConn) (*client, error) {
 	}
 	c := &client{
 		conn: conn, pid: int(cred.Pid), pidfd: pidfd, bell: bell,
-		space: &space{pid: int(cred.Pid)}, contexts: map[uint64]*gpuContext{},
+		space: &space{pid: int(cred.Pid)}, contexts: map[uint64]*gpuContext{}, rm: map[uint32]struct{}{},
 	}
 	d.mu.Lock()
 	d.clients[c] = struct{}{}
@@ -113,10 +121,12 @@ func (d *Device) addClient(conn *net.UnixConn) (*client, error) {
 // removeClient takes everything of a process off the device.
 func (d *Device) removeClient(c *client) {
 	d.mu.Lock()
+	d.catchUp()
 	for _, g := range c.contexts {
 		d.removeContext(g)
 	}
-	d.capacity.Return(c.space.removeAll(func(*span) bool { return true }))
+	d.rm.forget(c)
+	d.removeSpans(c, func(*span) bool { return true })
 	delete(d.clients, c)
 	d.lastLeft = time.Now()
 	d.mu.Unlock()
@@ -186,28 +196,42 @@ func send(conn *net.UnixConn, rep *reply, fd int) error {
 // answer acts on a request. The caller sends the descriptor that it returns, if
 // not -1, and closes it and fds.
 func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
+	g := d.gpuOf(req.Device)
+	if g == nil {
+		return reply{Result: invalidDevice}, -1
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	switch req.Op {
 	case opHello:
 		return d.hello(c, req)
+	case opDevice:
+		rep := reply{A: g.capacity.Total(), UUID: g.uuid}
+		copy(rep.Text[:nameBytes-1], deviceName)
+		return rep, -1
 	case opContext:
-		return d.addContext(c)
+		return d.addContext(c, g)
+	case opPeer:
+		return reply{Result: c.setPeer(req)}, -1
+	case opAccess:
+		return reply{Result: c.space.share(req.A, req.B)}, -1
 	case opContextEnd:
-		g := c.contexts[req.A]
-		if g == nil {
+		ctx := c.contexts[req.A]
+		if ctx == nil {
 			return reply{Result: invalidContext}, -1
 		}
-		d.removeContext(g)
+		d.catchUp()
+		d.removeContext(ctx)
+		d.poke()
 		return reply{}, -1
 	case opAlloc:
-		return reply{Result: d.alloc(c, req)}, -1
+		return reply{Result: d.alloc(c, g, req)}, -1
 	case opFree:
 		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == deviceMemory || s.kind == managedMemory })
 		if sp == nil {
 			return reply{Result: invalidValue}, -1
 		}
-		d.capacity.Return(sp.charge)
+		d.refund(sp)
 		if sp.kind == managedMemory {
 			c.hostBytes -= sp.size
 		}
@@ -234,7 +258,7 @@ func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 		}
 		return reply{Result: notSupported}, -1
 	case opMemInfo:
-		return reply{A: d.capacity.Free(), B: d.capacity.Total()}, -1
+		return reply{A: g.capacity.Free(), B: g.capacity.Total()}, -1
 	}
 	return reply{Result: notSupported}, -1
 }
@@ -247,28 +271,26 @@ func (d *Device) hello(c *client, req *request) (reply, int) {
 	if err != nil {
 		return reply{Result: operatingSystem}, -1
 	}
-	rep := reply{A: d.capacity.Total(), UUID: d.uuid}
-	copy(rep.Text[:textBytes-1], deviceName)
-	return rep, bell
+	return reply{A: uint64(len(d.gpus))}, bell
 }
 
 // deviceName says what every figure from this device has to say.
 const deviceName = "xmsched simulated GPU"
 
-func (d *Device) addContext(c *client) (reply, int) {
-	if !d.capacity.Reserve(contextOverhead) {
+func (d *Device) addContext(c *client, on *gpu) (reply, int) {
+	if !on.capacity.Reserve(contextOverhead) {
 		return reply{Result: outOfMemory}, -1
 	}
 	fd, shared, err := newMemfd("xmsched-sim-context", sharedBytes)
 	if err != nil {
-		d.capacity.Return(contextOverhead)
+		on.capacity.Return(contextOverhead)
 		d.log.Warn("make context", "err", err)
 		return reply{Result: operatingSystem}, -1
 	}
 	d.lastCtx++
-	g := &gpuContext{id: d.lastCtx, owner: c, shared: shared}
+	g := &gpuContext{id: d.lastCtx, owner: c, gpu: on, shared: shared}
 	var ids []model.ChannelID
-	g.model, ids = d.machine.AddContext(ringChannels)
+	g.model, ids = on.machine.AddContext(ringChannels)
 	for i, id := range ids {
 		at := offRings + i*ringBytes
 		ch := &channel{
@@ -276,7 +298,7 @@ func (d *Device) addContext(c *client) (reply, int) {
 			put: word64(shared, at), waiting: word32(shared, at+ringWaiting), get: word64(shared, at+ringGet),
 		}
 		g.channels[i] = ch
-		d.channels[id] = ch
+		on.channels[id] = ch
 		d.order = append(d.order, ch)
 	}
 	word32(shared, 0).Store(wireMagic)
@@ -290,23 +312,25 @@ func (d *Device) addContext(c *client) (reply, int) {
 func (d *Device) removeContext(g *gpuContext) {
 	d.stopContext(g)
 	for _, ch := range g.channels {
-		delete(d.channels, ch.id)
+		delete(g.gpu.channels, ch.id)
 	}
 	d.order = without(d.order, g)
 	delete(d.contexts, g.id)
 	delete(g.owner.contexts, g.id)
-	d.capacity.Return(contextOverhead + g.owner.space.removeAll(func(s *span) bool {
-		return s.kind == deviceMemory && s.ctx == g.id
-	}))
+	g.gpu.capacity.Return(contextOverhead)
+	d.removeSpans(g.owner, func(s *span) bool { return s.kind == deviceMemory && s.ctx == g.id })
+	g.owner.space.forgetPeers(g.id)
 	_ = unix.Munmap(g.shared)
 	g.shared = nil
-	d.checkAfters() // whoever waited for this context waits no longer
+	d.checkAfters(g.gpu) // whoever waited for this context waits no longer
 }
+
+func (ch *channel) machine() *model.Machine { return ch.ctx.gpu.machine }
 
 // stopContext takes all that a context has queued off the device: nothing of it
 // runs, is waited for, or is taken from its rings any more.
 func (d *Device) stopContext(g *gpuContext) {
-	d.machine.RemoveContext(g.model)
+	g.gpu.machine.RemoveContext(g.model)
 	d.gates = without(d.gates, g)
 	d.afters = without(d.afters, g)
 	for _, ch := range g.channels {

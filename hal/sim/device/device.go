@@ -1,5 +1,7 @@
-// Package device is the simulated GPU as a process: it runs the model on scaled
-// wall time, owns the device's memory, and executes commands on real bytes.
+// Package device is the simulated GPU, or several of them, as a process: it runs
+// the model on scaled wall time, owns the devices' memory, and executes commands on
+// real bytes. It also keeps the objects through which a process controls its
+// channels (rm.go), as the driver in the kernel does.
 //
 // It is not the driver (hal/sim/libcuda is, in C, inside each program) and it
 // decides nothing about scheduling (hal/sim/model does). A simulated length is
@@ -14,7 +16,9 @@
 //
 // Concurrency: Device.mu guards the model, the clients and their rings; it is
 // never held while a body runs, a message is sent, or the engine sleeps.
-// space.mu, below it, guards one client's address ranges.
+// space.mu, below it, guards one client's address ranges. Device.driver, above
+// Device.mu, is held for as long as a control of channels takes: one at a time over
+// all devices and processes.
 //
 // Trust: clients may be dead, stopped, old or hostile. An entry is copied once
 // and checked; every shared memory is sealed against shrinking.
@@ -35,11 +39,13 @@ import (
 	"xmsched/hal/sim/model"
 )
 
-// Config of a device.
+// Config of the devices.
 type Config struct {
 	// Socket is the path of the control socket.
 	Socket string
-	// HBM is the device's memory in bytes; 0 is 1 GiB. It is also taken from
+	// Devices is how many there are, 1 to 8; 0 is 1.
+	Devices int
+	// HBM is each device's memory in bytes; 0 is 1 GiB. It is also taken from
 	// this machine's memory as programs write it.
 	HBM uint64
 	// Scale is wall time per simulated time; 0 is 1. Above 1 a slow machine
@@ -47,7 +53,7 @@ type Config struct {
 	Scale float64
 	// IdleExit ends Serve that long after the last client left; 0 is never.
 	IdleExit time.Duration
-	// Model overrides what the device imitates.
+	// Model overrides what each device imitates.
 	Model model.Config
 	// Log gets what is worth telling; nil is nothing.
 	Log *slog.Logger
@@ -57,23 +63,26 @@ const (
 	defaultHBM      = 1 << 30
 	contextOverhead = 8 << 20 // of device memory, what a context itself takes
 	workers         = 2
+	mostDevices     = 8 // libcuda.so.1 has room for as many
 )
 
-// Device is a running simulated device.
+// Device is what runs: all simulated devices of one socket.
 type Device struct {
 	cfg    Config
 	log    *slog.Logger
-	uuid   [16]byte
+	gpus   []*gpu
 	pokeFD int // eventfd that wakes the engine
 	jobs   chan *command
+	clock  *clock
+	end    <-chan struct{} // closed when Serve is to return
+
+	driver sync.Mutex // held while a control takes its time
 
 	mu       sync.Mutex
-	machine  *model.Machine
-	capacity *model.Capacity
 	clients  map[*client]struct{}
-	channels map[model.ChannelID]*channel
 	order    []*channel // live channels, in order of creation
 	contexts map[uint64]*gpuContext
+	rm       rmTable
 	lastCtx  uint64
 	gates    []*channel // held by a word in memory
 	afters   []*channel // held by another channel's progress
@@ -98,6 +107,7 @@ func Serve(ctx context.Context, cfg Config) error {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	d.end = ctx.Done()
 
 	var owned sync.WaitGroup
 	owned.Go(func() { d.runEngine() })
@@ -139,6 +149,12 @@ func newDevice(cfg Config) (*Device, error) {
 	if cfg.Scale == 0 {
 		cfg.Scale = 1
 	}
+	if cfg.Devices == 0 {
+		cfg.Devices = 1
+	}
+	if cfg.Devices < 1 || cfg.Devices > mostDevices {
+		return nil, fmt.Errorf("%d devices: must be from 1 to %d", cfg.Devices, mostDevices)
+	}
 	if cfg.Scale < 0.001 || cfg.Scale > 1000 {
 		return nil, fmt.Errorf("scale %v: must be from 0.001 to 1000", cfg.Scale)
 	}
@@ -153,13 +169,12 @@ func newDevice(cfg Config) (*Device, error) {
 		return nil, fmt.Errorf("make eventfd: %w", err)
 	}
 	return &Device{
-		cfg: cfg, log: cfg.Log, uuid: uuidOf(cfg.Socket), pokeFD: poke,
+		cfg: cfg, log: cfg.Log, gpus: newGPUs(&cfg), pokeFD: poke,
 		jobs:     make(chan *command, 4096),
-		machine:  model.New(cfg.Model),
-		capacity: model.NewCapacity(cfg.HBM),
+		clock:    newClock(cfg.Scale),
 		clients:  map[*client]struct{}{},
-		channels: map[model.ChannelID]*channel{},
 		contexts: map[uint64]*gpuContext{},
+		rm:       rmTable{},
 		lastLeft: time.Now(),
 	}, nil
 }

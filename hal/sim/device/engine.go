@@ -33,7 +33,7 @@ func (d *Device) runEngine() {
 	runtime.LockOSThread() // the timer slack is the thread's
 	defer runtime.UnlockOSThread()
 	_ = unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0)
-	clock := newClock(d.cfg.Scale)
+	clock := d.clock
 	var fds []unix.PollFd
 	quietSince := time.Now()
 	for {
@@ -114,13 +114,11 @@ func (d *Device) pump(c *clock) bool {
 	for _, ch := range d.order {
 		worked = d.feed(ch, c, now) || worked
 	}
-	for range burst {
-		ev, ok := d.machine.Step(now)
-		if !ok {
-			break
-		}
-		worked = true
-		d.act(ev, c, now)
+	for _, g := range d.gpus {
+		worked = d.step(g, c, now) || worked
+	}
+	if len(d.gpus) > 1 {
+		d.checkAfters(nil)
 	}
 	for _, cmd := range d.finished {
 		worked = true
@@ -131,6 +129,30 @@ func (d *Device) pump(c *clock) bool {
 	}
 	d.finished = d.finished[:0]
 	return d.checkGates() || worked
+}
+
+// catchUp brings the machines to the present before somebody changes them: the
+// engine sleeps until something is due. Precondition: Device.mu is held, and the
+// caller pokes the engine afterwards.
+func (d *Device) catchUp() {
+	for range 8 { // a busy device is as near as it ever is
+		if !d.pump(d.clock) {
+			return
+		}
+	}
+}
+
+// step acts on what happens on one device until now.
+func (d *Device) step(g *gpu, c *clock, now time.Duration) (worked bool) {
+	for range burst {
+		ev, ok := g.machine.Step(now)
+		if !ok {
+			break
+		}
+		worked = true
+		d.act(g.channels[ev.Channel], ev, c, now)
+	}
+	return worked
 }
 
 // feed takes what there is in a ring, as far as the model wants it.
@@ -158,9 +180,10 @@ func (d *Device) feed(ch *channel, c *clock, now time.Duration) bool {
 		}
 		mc := d.modelCommand(cmd)
 		mc.ID = ch.fetched
+		cmd.engine = mc.Engine
 		mc.Arrival = c.arrival(cmd.entry.Submitted, now)
 		ch.flight = append(ch.flight, cmd)
-		d.machine.Submit(ch.id, mc)
+		ch.machine().Submit(ch.id, mc)
 		fed = true
 	}
 	return fed
@@ -173,8 +196,7 @@ func (d *Device) breakRing(ch *channel, why string) {
 }
 
 // act handles an event of the model, at the event's own time.
-func (d *Device) act(ev model.Event, c *clock, now time.Duration) {
-	ch := d.channels[ev.Channel]
+func (d *Device) act(ch *channel, ev model.Event, c *clock, now time.Duration) {
 	cmd := ch.flight[0] // the model names only what was submitted and not retired
 	switch ev.Kind {
 	case model.Held:
@@ -195,7 +217,7 @@ func (d *Device) complete(ch *channel, c *clock, now time.Duration) {
 	cmd := ch.flight[0]
 	ch.flight = ch.flight[:copy(ch.flight, ch.flight[1:])]
 	if verb(cmd.entry.Verb) == verbEvent {
-		word64(ch.ctx.shared, offStamps+8*int(cmd.entry.A)).Store(uint64(d.machine.Now()))
+		word64(ch.ctx.shared, offStamps+8*int(cmd.entry.A)).Store(uint64(ch.machine().Now()))
 	}
 	ch.completed++
 	ch.get.Store(ch.completed)
@@ -205,9 +227,9 @@ func (d *Device) complete(ch *channel, c *clock, now time.Duration) {
 	}
 	*cmd = command{}
 	d.unused = append(d.unused, cmd)
-	d.machine.Retire(ch.id)
+	ch.machine().Retire(ch.id)
 	d.feed(ch, c, now)
-	d.checkAfters()
+	d.checkAfters(ch.ctx.gpu)
 }
 
 // newCommand reuses what complete has put aside: a busy device makes no garbage.
@@ -234,15 +256,19 @@ func (d *Device) fail(g *gpuContext, r result) {
 			wakeAll(ch.get)
 		}
 	}
-	d.checkAfters()
+	d.checkAfters(g.gpu)
 }
 
 // nextWake is when the engine has to look again, if nobody calls.
 func (d *Device) nextWake(c *clock, now time.Time) (time.Time, bool) {
 	var wake time.Time
-	next, any := d.machine.Next()
-	if any {
-		wake = c.wall(next)
+	any := false
+	for _, g := range d.gpus {
+		if next, ok := g.machine.Next(); ok {
+			if at := c.wall(next); !any || at.Before(wake) {
+				wake, any = at, true
+			}
+		}
 	}
 	for _, ch := range d.gates {
 		at := ch.hold.looked.Add(min(max(ch.hold.looked.Sub(ch.hold.since)/16, gateMin), gateMax)).Add(spin)

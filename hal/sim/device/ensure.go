@@ -25,7 +25,8 @@ const (
 // none: `xrun sim-device`, detached, which ends itself ten seconds after its last
 // client left. Callers that race start one device, by a lock file. dir must
 // exist. The device is xrun beside this executable, or in ../bin from
-// $XMSCHED_LIB; XMSCHED_SIM_HBM and XMSCHED_SIM_SCALE configure it.
+// $XMSCHED_LIB; XMSCHED_SIM_DEVICES, XMSCHED_SIM_HBM and XMSCHED_SIM_SCALE
+// configure it.
 func Ensure(ctx context.Context, dir string) (string, error) {
 	socket := filepath.Join(dir, socketName)
 	lock, err := os.OpenFile(filepath.Join(dir, lockName), os.O_CREATE|os.O_RDWR|unix.O_CLOEXEC, 0o600)
@@ -100,7 +101,7 @@ func start(dir, socket string) (<-chan error, error) {
 	}
 	defer func() { _ = out.Close() }()
 	cmd := exec.Command(program, "sim-device", "--socket", socket,
-		"--hbm", strconv.FormatUint(cfg.HBM, 10), "--scale", strconv.FormatFloat(cfg.Scale, 'g', -1, 64))
+		"--devices", strconv.Itoa(cfg.Devices), "--hbm", strconv.FormatUint(cfg.HBM, 10), "--scale", strconv.FormatFloat(cfg.Scale, 'g', -1, 64))
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.Dir = "/"
 	// The engine and its workers may each hold a processor for a while; the

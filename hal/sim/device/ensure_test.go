@@ -19,12 +19,13 @@ func beDevice(args []string) int {
 	set.StringVar(&cfg.Socket, "socket", "", "")
 	set.Uint64Var(&cfg.HBM, "hbm", 0, "")
 	set.Float64Var(&cfg.Scale, "scale", 0, "")
+	set.IntVar(&cfg.Devices, "devices", 0, "")
 	if err := set.Parse(args); err != nil {
 		return 2
 	}
 	cfg.IdleExit = 300 * time.Millisecond
 	if f, err := os.OpenFile(cfg.Socket+".starts", os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err == nil {
-		fmt.Fprintf(f, "%d %v\n", cfg.HBM, cfg.Scale)
+		fmt.Fprintf(f, "%d %d %v\n", cfg.Devices, cfg.HBM, cfg.Scale)
 		_ = f.Close()
 	}
 	if err := Serve(context.Background(), cfg); err != nil {
@@ -53,6 +54,7 @@ func TestEnsureStartsOneDevice(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("XMSCHED_LIB", filepath.Join(dir, "lib"))
+	t.Setenv("XMSCHED_SIM_DEVICES", "3")
 	t.Setenv("XMSCHED_SIM_HBM", "128M")
 	t.Setenv("XMSCHED_SIM_SCALE", "2.5")
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -73,7 +75,7 @@ func TestEnsureStartsOneDevice(t *testing.T) {
 	}
 	wait.Wait()
 	starts, err := os.ReadFile(filepath.Join(run, socketName) + ".starts")
-	if err != nil || string(starts) != "134217728 2.5\n" {
+	if err != nil || string(starts) != "3 134217728 2.5\n" {
 		t.Errorf("devices started: %q, %v", starts, err)
 	}
 	c := dial(t, filepath.Join(run, socketName))

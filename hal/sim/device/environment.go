@@ -25,6 +25,13 @@ func FromEnv() (Config, error) {
 		}
 		cfg.Scale = f
 	}
+	if s := os.Getenv("XMSCHED_SIM_DEVICES"); s != "" {
+		n, err := strconv.Atoi(s)
+		if err != nil || n < 1 || n > mostDevices {
+			return Config{}, fmt.Errorf("XMSCHED_SIM_DEVICES=%q: must be a number from 1 to %d", s, mostDevices)
+		}
+		cfg.Devices = n
+	}
 	return cfg, nil
 }
 

@@ -18,8 +18,10 @@ const inlineBytes = 128 << 10
 type command struct {
 	ch       *channel
 	entry    entry
+	engine   model.Engine
 	err      error
 	bodyDone bool
+	inBody   bool // a worker has it
 	timeUp   bool
 	dead     bool // its context is gone
 }
@@ -40,16 +42,16 @@ func (ch *channel) dropHold() {
 
 // modelCommand is what a command costs, and where.
 func (d *Device) modelCommand(cmd *command) model.Command {
-	e, m := &cmd.entry, d.machine
+	e, m := &cmd.entry, cmd.ch.machine()
 	switch verb(e.Verb) {
 	case verbLaunch:
 		return m.KernelCommand(0, kernelTable[e.Kernel].Cost(e.launch()))
 	case verbCopy:
-		return m.CopyCommand(0, d.direction(cmd), e.C)
+		return cmd.copyCommand(e.C)
 	case verbFill:
 		return m.FillCommand(0, e.C*uint64(e.Kind))
 	case verbCopyRows:
-		return m.CopyCommand(0, d.direction(cmd), cmd.size())
+		return cmd.copyCommand(cmd.size())
 	case verbFillRows:
 		return m.FillCommand(0, cmd.size())
 	case verbPrefetch:
@@ -62,25 +64,20 @@ func (d *Device) modelCommand(cmd *command) model.Command {
 	return m.EventCommand(0)
 }
 
-// direction is the copy engine for a copy; an unmapped end shows when it runs.
-func (d *Device) direction(cmd *command) model.Engine {
-	s := cmd.ch.ctx.owner.space
-	onDevice := func(addr uint64) bool {
-		sp, err := s.acquire(addr, 0)
-		if err != nil {
-			return false
-		}
-		defer s.release(sp)
-		return sp.kind == deviceMemory || sp.kind == managedMemory && sp.onDevice(addr)
-	}
-	dst, src := onDevice(cmd.entry.A), onDevice(cmd.entry.B)
+// copyCommand is what a copy of n bytes costs, by where its ends are at home; an
+// unmapped end shows when it runs.
+func (cmd *command) copyCommand(n uint64) model.Command {
+	m, s := cmd.ch.machine(), cmd.ch.ctx.owner.space
+	dst, src := s.home(cmd.entry.A), s.home(cmd.entry.B)
 	switch {
-	case dst && !src:
-		return model.CopyIn
-	case src && !dst:
-		return model.CopyOut
+	case dst == src:
+		return m.CopyCommand(0, model.CopyPeer, n)
+	case src == onHost:
+		return m.CopyCommand(0, model.CopyIn, n)
+	case dst == onHost:
+		return m.CopyCommand(0, model.CopyOut, n)
 	}
-	return model.CopyPeer
+	return m.AcrossCommand(0, n)
 }
 
 // start begins a command's effects, which are there when its time is up.
@@ -91,6 +88,7 @@ func (d *Device) start(cmd *command) {
 	if cmd.err == nil && cmd.size() > inlineBytes { // a wait may have failed already
 		select {
 		case d.jobs <- cmd:
+			cmd.inBody = true
 			return
 		default: // more than the queue holds: slow, and in order all the same
 		}
@@ -104,7 +102,7 @@ func (d *Device) start(cmd *command) {
 // bodyEnded takes note of a body's end. A failed one ends its context now,
 // however much simulated time it had left.
 func (d *Device) bodyEnded(cmd *command) {
-	cmd.bodyDone = true
+	cmd.bodyDone, cmd.inBody = true, false
 	if cmd.err == nil || cmd.dead {
 		return
 	}
@@ -145,7 +143,7 @@ func (cmd *command) size() uint64 {
 // client's address space.
 func (cmd *command) run() error {
 	e := &cmd.entry
-	v := &view{space: cmd.ch.ctx.owner.space}
+	v := &view{space: cmd.ch.ctx.owner.space, by: cmd.ch.ctx}
 	switch verb(e.Verb) {
 	case verbLaunch:
 		k := kernelTable[e.Kernel]
@@ -226,20 +224,26 @@ func (d *Device) hold(cmd *command) {
 	ch := cmd.ch
 	if verb(cmd.entry.Verb) == verbAfter {
 		if d.reached(cmd) {
-			d.machine.Release(ch.id)
+			ch.machine().Release(ch.id)
 			return
 		}
 		d.afters = append(d.afters, ch)
 		return
 	}
-	v := &view{space: ch.ctx.owner.space}
+	v := &view{space: ch.ctx.owner.space, by: ch.ctx}
 	sp, err := v.space.acquire(cmd.entry.A, uint64(cmd.entry.Kind))
 	if err != nil {
 		cmd.err = fmt.Errorf("stream wait: %w", err)
-		d.machine.Release(ch.id)
+		ch.machine().Release(ch.id)
 		return
 	}
 	v.spans = append(v.spans, sp)
+	if !v.may(sp) {
+		cmd.err = fmt.Errorf("stream wait: %w", errNotPeer)
+		_ = v.close(nil)
+		ch.machine().Release(ch.id)
+		return
+	}
 	now := time.Now()
 	ch.hold = hold{view: v, since: now, looked: now}
 	if sp.data != nil {
@@ -247,7 +251,7 @@ func (d *Device) hold(cmd *command) {
 	}
 	if d.open(cmd) {
 		ch.dropHold()
-		d.machine.Release(ch.id)
+		ch.machine().Release(ch.id)
 		return
 	}
 	d.gates = append(d.gates, ch)
@@ -268,7 +272,7 @@ func (d *Device) checkGates() bool {
 		}
 		opened = true
 		ch.dropHold()
-		d.machine.Release(ch.id)
+		ch.machine().Release(ch.id)
 	}
 	clear(d.gates[len(kept):])
 	d.gates = kept
@@ -317,14 +321,17 @@ func (d *Device) reached(cmd *command) bool {
 	return int64(g.channels[e.B].completed-e.C) >= 0
 }
 
-func (d *Device) checkAfters() {
+// checkAfters lets channels of one device go on, or those of all, that wait for
+// others. A machine's clock may be behind another's: the engine lets the others' go
+// on when all have come as far as now.
+func (d *Device) checkAfters(g *gpu) {
 	if len(d.afters) == 0 {
 		return
 	}
 	kept := d.afters[:0]
 	for _, ch := range d.afters {
-		if d.reached(ch.flight[0]) {
-			d.machine.Release(ch.id)
+		if (g == nil || ch.ctx.gpu == g) && d.reached(ch.flight[0]) {
+			ch.machine().Release(ch.id)
 		} else {
 			kept = append(kept, ch)
 		}

@@ -18,9 +18,8 @@ func prefetchEngine(e *entry) model.Engine {
 	return model.CopyOut
 }
 
-// onDevice says whether the block of an address is at home on the device.
-// Precondition: the address lies in the span.
-func (sp *span) onDevice(addr uint64) bool { return sp.blocks[(addr-sp.base)/blockBytes] }
+// onHost is the home that is no device.
+const onHost = int8(-1)
 
 // prefetch changes the home of every block that its range touches. Blocks that the
 // device has no room for stay where they are: the driver would move others out.
@@ -37,16 +36,16 @@ func (d *Device) prefetch(cmd *command) error {
 	if sp.kind != managedMemory {
 		return fmt.Errorf("prefetch at %#x: %w", e.A, errNotManaged)
 	}
+	to := onHost
+	if e.Kind == 1 {
+		to = int8(min(int(e.Flags), len(d.gpus)-1))
+	}
 	for i := (e.A - sp.base) / blockBytes; i <= (e.A+e.C-1-sp.base)/blockBytes; i++ {
-		switch to := e.Kind == 1; {
-		case sp.blocks[i] == to:
-		case !to:
-			d.capacity.Return(blockBytes)
-			sp.charge -= blockBytes
-			sp.blocks[i] = false
-		case d.capacity.Reserve(blockBytes):
-			sp.charge += blockBytes
-			sp.blocks[i] = true
+		if from := sp.blocks[i]; from != to && (to == onHost || d.gpus[to].capacity.Reserve(blockBytes)) {
+			if from != onHost {
+				d.gpus[from].capacity.Return(blockBytes)
+			}
+			sp.blocks[i] = to
 		}
 	}
 	return nil

@@ -19,28 +19,33 @@ func charge(n uint64) uint64 {
 	return (n + unit - 1) / unit * unit
 }
 
-// alloc backs [B, B+C) with device memory of context A, or of the whole process.
-func (d *Device) alloc(c *client, req *request) result {
-	if req.A != 0 && c.contexts[req.A] == nil {
-		return invalidContext
+// alloc backs [B, B+C) with memory of context A's device, or with memory of device
+// g that is the whole process's.
+func (d *Device) alloc(c *client, g *gpu, req *request) result {
+	if req.A != 0 {
+		ctx := c.contexts[req.A]
+		if ctx == nil {
+			return invalidContext
+		}
+		g = ctx.gpu
 	}
 	if req.C == 0 || req.B%pageBytes != 0 || req.B == 0 {
 		return invalidValue
 	}
-	if req.C > largest || !d.capacity.Reserve(charge(req.C)) {
+	if req.C > largest || !g.capacity.Reserve(charge(req.C)) {
 		return outOfMemory
 	}
 	fd, data, err := newMemfd("xmsched-sim-hbm", roundPage(req.C))
 	if err != nil {
-		d.capacity.Return(charge(req.C))
+		g.capacity.Return(charge(req.C))
 		d.log.Warn("allocate device memory", "bytes", req.C, "err", err)
 		return outOfMemory
 	}
 	_ = unix.Close(fd) // the mapping keeps the memory
-	sp := &span{base: req.B, size: req.C, kind: deviceMemory, ctx: req.A, charge: charge(req.C), data: data}
+	sp := &span{base: req.B, size: req.C, kind: deviceMemory, gpu: g, ctx: req.A, charge: charge(req.C), data: data}
 	if r := c.space.add(sp); r != success {
 		sp.unmap()
-		d.capacity.Return(sp.charge)
+		g.capacity.Return(sp.charge)
 		return r
 	}
 	return success
@@ -64,7 +69,10 @@ func (d *Device) hostAlloc(c *client, req *request, kind memoryKind) (reply, int
 	}
 	sp := &span{base: req.B, size: req.C, kind: kind, data: data}
 	if kind == managedMemory {
-		sp.blocks = make([]bool, (req.C+blockBytes-1)/blockBytes)
+		sp.blocks = make([]int8, (req.C+blockBytes-1)/blockBytes)
+		for i := range sp.blocks {
+			sp.blocks[i] = onHost
+		}
 	}
 	if r := c.space.add(sp); r != success {
 		sp.unmap()

@@ -14,6 +14,9 @@ import (
 // errUnmapped is an access that a device would fault on.
 var errUnmapped = errors.New("address is not mapped")
 
+// errNotPeer is an access to another device's memory that the context was not given.
+var errNotPeer = errors.New("memory of another device, without access to it")
+
 // errNotManaged is a prefetch of memory that has one home for good.
 var errNotManaged = errors.New("memory is not managed")
 
@@ -31,10 +34,12 @@ const (
 type span struct {
 	base, size uint64
 	kind       memoryKind
+	gpu        *gpu   // of device memory: whose
 	ctx        uint64 // owner of device memory
-	charge     uint64 // bytes of capacity
+	charge     uint64 // bytes of gpu's capacity
 	data       []byte
-	blocks     []bool // of managed memory: those at home on the device; protected by Device.mu
+	blocks     []int8 // of managed memory: where each is at home, or onHost; protected by Device.mu
+	access     uint64 // of device memory: other devices that may, a bit each; protected by space.mu
 	uses       int
 	gone       bool
 }
@@ -46,7 +51,11 @@ type space struct {
 	mu    sync.Mutex
 	spans []*span
 	dead  []*span // taken out and unused
+	peers map[peering]struct{}
 }
+
+// peering is one context's right to what another has on its device.
+type peering struct{ ctx, peer uint64 }
 
 // maxSpans bounds a client's ranges: each is a mapping of this process, which
 // can have some 65,000.
@@ -89,8 +98,8 @@ func (s *space) remove(base uint64, want func(*span) bool) *span {
 	return nil
 }
 
-// removeAll takes out every span that want accepts, and returns their charge.
-func (s *space) removeAll(want func(*span) bool) (charge uint64) {
+// removeAll takes out every span that want accepts.
+func (s *space) removeAll(want func(*span) bool) (gone []*span) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.spans[:0]
@@ -99,12 +108,12 @@ func (s *space) removeAll(want func(*span) bool) (charge uint64) {
 			kept = append(kept, sp)
 			continue
 		}
-		charge += sp.charge
+		gone = append(gone, sp)
 		s.drop(sp)
 	}
 	clear(s.spans[len(kept):])
 	s.spans = kept
-	return charge
+	return gone
 }
 
 // drop marks a span for reap, or for the end of its last use.
@@ -154,11 +163,80 @@ func (s *space) release(sp *span) {
 	}
 }
 
+// home is the device that an address is at home on, or onHost. Precondition:
+// Device.mu is held.
+func (s *space) home(addr uint64) int8 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].base+s.spans[i].size > addr })
+	if i == len(s.spans) || s.spans[i].base > addr {
+		return onHost
+	}
+	switch sp := s.spans[i]; sp.kind {
+	case deviceMemory:
+		return int8(sp.gpu.index)
+	case managedMemory:
+		return sp.blocks[(addr-sp.base)/blockBytes]
+	}
+	return onHost
+}
+
+// setPeer gives context A access to what context B has on its device, or takes it
+// back.
+func (c *client) setPeer(req *request) result {
+	if c.contexts[req.A] == nil || c.contexts[req.B] == nil {
+		return invalidContext
+	}
+	s := c.space
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers == nil {
+		s.peers = map[peering]struct{}{}
+	}
+	p := peering{req.A, req.B}
+	switch _, is := s.peers[p]; {
+	case is && req.C != 0:
+		return peerEnabled
+	case req.C != 0:
+		s.peers[p] = struct{}{}
+	case !is:
+		return peerNotEnabled
+	default:
+		delete(s.peers, p)
+	}
+	return success
+}
+
+// share says which other devices have access to the device memory that begins at
+// base, a bit each.
+func (s *space) share(base, devices uint64) result {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, sp := range s.spans {
+		if sp.base == base && sp.kind == deviceMemory {
+			sp.access = devices
+			return success
+		}
+	}
+	return invalidValue
+}
+
+func (s *space) forgetPeers(ctx uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p := range s.peers {
+		if p.ctx == ctx || p.peer == ctx {
+			delete(s.peers, p)
+		}
+	}
+}
+
 // view is the memory of one command: it keeps what it has looked at until it is
 // closed, and then writes foreign memory back. It implements kernels.Memory.
 type view struct {
 	space *space
-	loose bool // any memory of the client's process will do
+	by    *gpuContext // whose rights count; nil: nobody's, as for a copy
+	loose bool        // any memory of the client's process will do
 	spans []*span
 	back  []foreign
 }
@@ -176,6 +254,9 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 	}
 	if err == nil {
 		v.spans = append(v.spans, sp)
+		if !v.may(sp) {
+			return nil, fmt.Errorf("%d bytes at %#x: %w", n, addr, errNotPeer)
+		}
 		if sp.data != nil {
 			return sp.data[addr-sp.base:][:n:n], nil
 		}
@@ -193,6 +274,17 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 		v.back = append(v.back, foreign{addr, buf})
 	}
 	return buf, nil
+}
+
+// may tells whether the view's context has access to a span.
+func (v *view) may(sp *span) bool {
+	if v.by == nil || sp.kind != deviceMemory || sp.gpu == v.by.gpu {
+		return true
+	}
+	v.space.mu.Lock()
+	defer v.space.mu.Unlock()
+	_, ok := v.space.peers[peering{v.by.id, sp.ctx}]
+	return ok || sp.access>>v.by.gpu.index&1 != 0
 }
 
 // close ends the view; err is the body's, which wins.

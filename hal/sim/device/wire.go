@@ -1,7 +1,6 @@
 package device
 
 import (
-	"crypto/sha256"
 	"fmt"
 
 	"xmsched/hal/kernels"
@@ -9,14 +8,15 @@ import (
 
 // The protocol of hal/sim/libcuda/protocol.h; wire_test.go compares the two.
 const (
-	wireVersion = 1
+	wireVersion = 2
 	wireMagic   = 0x53584d58
 
 	ringChannels = 8
 	ringEntries  = 1024
 	ringArgs     = 176
 	eventSlots   = 65536
-	textBytes    = 64
+	nameBytes    = 64
+	textBytes    = 512
 
 	offError    = 8
 	offAsleep   = 12
@@ -43,14 +43,28 @@ const (
 	opHostEnd
 	opKernel
 	opMemInfo
+	opDevice
+	opPeer
+	opAccess
 )
 
 const opManagedAlloc op = 16
 
+// Of the resource manager; the results are its statuses.
+const (
+	opRMAlloc op = iota + 32
+	opRMFree
+	opRMDup
+	opRMSlice
+	opRMGetSlice
+	opRMHold
+	opRMLook
+)
+
 // request and reply are the control messages.
 type request struct {
 	Op         op
-	_          uint32
+	Device     uint32
 	A, B, C, D uint64
 	Text       [textBytes]byte
 }
@@ -60,7 +74,7 @@ type reply struct {
 	_      uint32
 	A, B   uint64
 	UUID   [16]byte
-	Text   [textBytes]byte
+	Text   [nameBytes]byte
 }
 
 // result is a CUresult.
@@ -75,6 +89,9 @@ const (
 	notSupported    result = 801
 	systemMismatch  result = 803
 	alreadyMapped   result = 712
+	invalidDevice   result = 101
+	peerEnabled     result = 704
+	peerNotEnabled  result = 705
 	invalidContext  result = 201
 	operatingSystem result = 304
 )
@@ -195,12 +212,4 @@ func (e *entry) launch() kernels.Launch {
 	return kernels.Launch{Grid: e.Grid, Block: e.Block, Args: e.Args[:e.ArgBytes]}
 }
 
-var kernelTable = kernels.All()
-
-// uuidOf makes a device's identity from where it lives: the same device keeps it
-// over restarts, two devices differ.
-func uuidOf(socket string) (id [16]byte) {
-	sum := sha256.Sum256([]byte("xmsched simulated device " + socket))
-	copy(id[:], sum[:])
-	return id
-}
+var kernelTable = kernels.Every()

@@ -20,7 +20,7 @@ struct advice {
 static void take(struct sim_advice *a, const void *how)
 {
     const struct advice *d = how;
-    uint32_t by = d->place.type == CU_MEM_LOCATION_TYPE_DEVICE ? SIM_BY_DEVICE : SIM_BY_HOST;
+    uint32_t by = d->place.type == CU_MEM_LOCATION_TYPE_DEVICE ? SIM_BY_DEVICE(d->place.id) : SIM_BY_HOST;
 
     switch (d->what) {
     case SET_READ_MOSTLY:
@@ -72,7 +72,7 @@ EXPORT CUresult cuMemAdvise_v2(CUdeviceptr p, size_t n, int what, CUmemLocation 
     bool prefers = what == SET_PREFERRED_LOCATION;
 
     if (place.type < CU_MEM_LOCATION_TYPE_DEVICE || place.type > CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT ||
-        (place.type == CU_MEM_LOCATION_TYPE_DEVICE && place.id != 0 && (prefers || what >= SET_ACCESSED_BY)))
+        (place.type == CU_MEM_LOCATION_TYPE_DEVICE && !sim_device_is(place.id) && (prefers || what >= SET_ACCESSED_BY)))
         return sim_ready() ? CUDA_ERROR_NOT_INITIALIZED : CUDA_ERROR_INVALID_VALUE;
     if (prefers && sim_place_ok(place) == CUDA_SUCCESS && place.type != CU_MEM_LOCATION_TYPE_DEVICE)
         place = (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, CU_DEVICE_CPU};
@@ -93,8 +93,9 @@ static void accessed_by(int *data, size_t n, uint32_t by)
 {
     size_t used = 0;
 
-    if (used < n && by & SIM_BY_DEVICE)
-        data[used++] = 0;
+    for (int i = 0; i < sim_device_count; i++)
+        if (used < n && by & SIM_BY_DEVICE(i))
+            data[used++] = i;
     if (used < n && by & SIM_BY_HOST)
         data[used++] = CU_DEVICE_CPU;
     while (used < n)

@@ -11,8 +11,6 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-struct sim_device sim_device;
-
 static pthread_mutex_t conn_lock = PTHREAD_MUTEX_INITIALIZER;
 static int conn_fd = -1;
 static int bell_fd = -1;
@@ -51,6 +49,25 @@ static void let_device_in(int fd)
         (void)prctl(PR_SET_PTRACER, (unsigned long)peer.pid, 0, 0, 0);
 }
 
+static int ask_devices(uint32_t n)
+{
+    struct sim_device all[SIM_DEVICES];
+    struct sim_reply r;
+
+    for (uint32_t i = 0; i < n; i++) {
+        struct sim_request q = {.op = SIM_DEVICE, .device = i};
+        int rc = sim_call(&q, -1, &r, NULL);
+        if (rc)
+            return rc;
+        all[i] = (struct sim_device){.number = i, .memory = r.a};
+        memcpy(all[i].uuid, r.uuid, sizeof r.uuid);
+        memcpy(all[i].name, r.text, sizeof r.text - 1);
+        all[i].name[SIM_NAME - 1] = 0;
+    }
+    sim_devices_choose(all, n);
+    return sim_device_count ? CUDA_SUCCESS : CUDA_ERROR_NO_DEVICE;
+}
+
 int sim_connect(void)
 {
     struct sim_request q = {.op = SIM_HELLO, .a = SIM_VERSION};
@@ -72,11 +89,13 @@ int sim_connect(void)
         return rc == CUDA_SUCCESS || rc == CUDA_ERROR_UNKNOWN ? CUDA_ERROR_NO_DEVICE : rc;
     }
     bell_fd = bell;
-    sim_device.memory = r.a;
-    memcpy(sim_device.uuid, r.uuid, sizeof sim_device.uuid);
-    memcpy(sim_device.name, r.text, sizeof sim_device.name);
-    sim_device.name[SIM_NAME - 1] = 0;
-    return CUDA_SUCCESS;
+    rc = ask_devices(r.a < SIM_DEVICES ? (uint32_t)r.a : SIM_DEVICES);
+    if (rc) {
+        close(fd);
+        close(bell);
+        conn_fd = bell_fd = -1;
+    }
+    return rc;
 }
 
 static int send_request(const struct sim_request *q, int send_fd)
@@ -153,6 +172,8 @@ void sim_ring_bell(void)
     ssize_t n = write(bell_fd, &one, sizeof one);
     (void)n; /* the counter is never near its end; a dead device is noticed by waiters */
 }
+
+bool sim_connection_lost(void) { return __atomic_load_n(&conn_broken, __ATOMIC_RELAXED); }
 
 bool sim_device_gone(void)
 {

@@ -52,7 +52,7 @@ int sim_current(struct sim_ctx **out)
 
 int sim_ctx_begin(struct sim_ctx *c)
 {
-    struct sim_request q = {.op = SIM_CONTEXT};
+    struct sim_request q = {.op = SIM_CONTEXT, .device = sim_devices[c->device].number};
     struct sim_reply r;
     int fd;
 
@@ -80,7 +80,10 @@ int sim_ctx_begin(struct sim_ctx *c)
     c->legacy = (struct sim_stream){.live = 1, .ctx = c, .ctx_id = r.a, .legacy = true, .id = 1};
     __atomic_store_n(&c->id, r.a, __ATOMIC_RELEASE);
     __atomic_store_n(&c->live, 1, __ATOMIC_RELEASE);
-    return CUDA_SUCCESS;
+    rc = sim_rm_context_begin(c);
+    if (rc)
+        sim_ctx_end(c);
+    return rc;
 }
 
 /* The shared memory of a context that has ended stays mapped for a while: another
@@ -111,6 +114,7 @@ void sim_ctx_end(struct sim_ctx *c)
     sim_capture_context_gone(c);
     sim_module_context_gone(c);
     sim_memory_context_gone(c);
+    sim_rm_context_end(c);
     sim_call(&q, -1, &r, NULL);
     pthread_mutex_lock(&c->lock);
     __atomic_store_n(&c->id, 0, __ATOMIC_RELEASE);
@@ -223,11 +227,12 @@ static int create(CUcontext *out, unsigned flags, CUdevice device, unsigned vers
         return rc;
     if (!out || !sim_ctx_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_ctx *c = sim_ctx_new();
     if (!c)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    c->device = device;
     c->flags = flags & COREDUMP_BY_USER ? (flags & ~COREDUMP_BY_USER) | COREDUMP : flags;
     c->version = version;
     rc = sim_ctx_begin(c);
@@ -325,7 +330,7 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *device)
         return rc;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
+    *device = c->device;
     return CUDA_SUCCESS;
 }
 
@@ -348,7 +353,7 @@ EXPORT CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
         return rc;
     if (!device)
         return CUDA_ERROR_INVALID_VALUE;
-    *device = 0;
+    *device = c->device;
     return CUDA_SUCCESS;
 }
 

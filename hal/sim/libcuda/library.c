@@ -329,7 +329,7 @@ EXPORT CUresult cuKernelGetAttribute(int *value, int attribute, CUkernel k, CUde
     int rc = check_kernel(value, k);
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     const struct sim_function f = standing_for(k);
     return sim_function_get(&f, attribute, value);
@@ -340,7 +340,7 @@ EXPORT CUresult cuKernelSetAttribute(int attribute, int value, CUkernel k, CUdev
     int rc = check_kernel(k, k);
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     struct sim_function f = standing_for(k);
     rc = sim_function_set(&f, attribute, value);
@@ -363,7 +363,7 @@ EXPORT CUresult cuKernelSetCacheConfig(CUkernel k, unsigned config, CUdevice dev
     int rc = check_kernel(k, k);
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     return config <= 3 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

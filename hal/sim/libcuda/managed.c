@@ -244,6 +244,8 @@ static int prefetch(CUdeviceptr p, size_t n, CUmemLocation to, struct sim_stream
     if (!n || !sim_range_find(p, n, &r) || r.kind != SIM_RANGE_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     struct sim_entry e = {.command = SIM_PREFETCH, .kind = to.type == CU_MEM_LOCATION_TYPE_DEVICE, .a = p, .c = n};
+    if (e.kind)
+        e.flags = sim_devices[to.id].number;
     int rc = sim_capture_sync(s);
     if (!rc)
         rc = sim_submit(s, &e, NULL);
@@ -255,7 +257,7 @@ int sim_place_ok(CUmemLocation l)
 {
     switch (l.type) {
     case CU_MEM_LOCATION_TYPE_DEVICE:
-        return l.id == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
+        return sim_device_is(l.id) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
     case CU_MEM_LOCATION_TYPE_HOST:
     case CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT:
         return CUDA_SUCCESS;

@@ -5,8 +5,8 @@
 #include "cu_memory.h"
 #include "sim.h"
 
-#define SIM_BY_HOST 1u /* who accesses a page by advice */
-#define SIM_BY_DEVICE 2u
+#define SIM_BY_HOST 1u /* who accesses a page by advice: the host, and devices by ordinal */
+#define SIM_BY_DEVICE(d) (2u << (d))
 
 /* Compared bytewise: no padding. */
 struct sim_advice {

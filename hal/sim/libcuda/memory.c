@@ -37,7 +37,7 @@ static int allocate(CUdeviceptr *out, size_t n)
     *out = 0; /* what a refused caller finds there */
     if (!n)
         return CUDA_ERROR_INVALID_VALUE;
-    if (n > sim_device.memory)
+    if (n > sim_devices[c->device].memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     void *p = reserve(round_page(n));
     if (!p)
@@ -136,12 +136,13 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr p)
 EXPORT CUresult cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     struct sim_ctx *c;
-    struct sim_request q = {.op = SIM_MEM_INFO};
     struct sim_reply r;
 
     int rc = sim_current(&c);
-    if (!rc)
-        rc = sim_call(&q, -1, &r, NULL);
+    if (rc)
+        return rc;
+    struct sim_request q = {.op = SIM_MEM_INFO, .device = sim_devices[c->device].number};
+    rc = sim_call(&q, -1, &r, NULL);
     if (rc)
         return rc;
     if (free_bytes)

@@ -1,5 +1,6 @@
 /* What the driver says of an address: the range that holds it, and its
  * attributes. */
+#include "cu_memory.h"
 #include "sim.h"
 
 #include <string.h>
@@ -30,6 +31,8 @@ struct attribute {
     size_t bytes;
     bool absent;
 };
+
+static CUdevice device_of(const struct sim_range *r) { return r->kind == SIM_RANGE_POOL ? r->pool->device : r->ctx->device; }
 
 /* The attribute of p, which lies in r; NULL: in nobody's memory. */
 static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r, struct attribute *a)
@@ -65,7 +68,7 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         *a = (struct attribute){0, sizeof(bool), !r};
         return CUDA_SUCCESS;
     case 9: /* DEVICE_ORDINAL; CU_DEVICE_INVALID */
-        *a = (struct attribute){r ? 0 : (uint64_t)-2, sizeof(int), !r};
+        *a = (struct attribute){(uint64_t)(int64_t)(r ? device_of(r) : CU_DEVICE_INVALID), sizeof(int), !r};
         return CUDA_SUCCESS;
     case 11: /* RANGE_START_ADDR */
         *a = (struct attribute){r ? r->base : 0, sizeof p, !r};

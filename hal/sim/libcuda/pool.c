@@ -7,8 +7,9 @@
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 struct sim_pool *sim_pools;
-static struct sim_pool *default_pool; /* is made when first asked for, and stays */
-static struct sim_pool *current_pool; /* of the device; NULL: the default one */
+/* By device. */
+static struct sim_pool *default_pools[SIM_DEVICES]; /* each is made when first asked for, and stays */
+static struct sim_pool *current_pools[SIM_DEVICES]; /* NULL: the default one */
 
 /* Memory of cuMemAlloc that was freed behind a place in a stream. */
 struct deferred {
@@ -23,13 +24,14 @@ void sim_pools_unlock(void) { pthread_mutex_unlock(&pool_lock); }
 
 bool sim_pool_ok(const struct sim_pool *p) { return sim_is_pool(p) && !p->destroyed; }
 
-static struct sim_pool *pool_new(uint64_t most)
+static struct sim_pool *pool_new(CUdevice device, uint64_t most)
 {
     struct sim_pool *p = sim_pool_new();
 
     if (!p)
         return NULL;
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
+    p->device = device;
     p->most = most;
     p->next = sim_pools;
     sim_pools = p;
@@ -37,18 +39,20 @@ static struct sim_pool *pool_new(uint64_t most)
     return p;
 }
 
-int sim_pool_default(struct sim_pool **out)
+int sim_pool_default(CUdevice device, struct sim_pool **out)
 {
-    if (!default_pool && (default_pool = pool_new(0)))
-        default_pool->is_default = true;
-    *out = default_pool;
-    return default_pool ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    struct sim_pool **p = &default_pools[device];
+
+    if (!*p && (*p = pool_new(device, 0)))
+        (*p)->is_default = true;
+    *out = *p;
+    return *p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-int sim_pool_current(struct sim_pool **out)
+int sim_pool_current(CUdevice device, struct sim_pool **out)
 {
-    *out = current_pool;
-    return current_pool ? CUDA_SUCCESS : sim_pool_default(out);
+    *out = current_pools[device];
+    return *out ? CUDA_SUCCESS : sim_pool_default(device, out);
 }
 
 /* A destroyed pool goes with the last of its memory. */
@@ -116,7 +120,7 @@ static int allocate(CUdeviceptr *out, size_t n, bool any_pool, struct sim_pool *
         return rc;
     pthread_mutex_lock(&pool_lock);
     if (any_pool)
-        rc = sim_pool_current(&p);
+        rc = sim_pool_current(c->device, &p);
     if (!rc)
         rc = sim_pool_take(p, s, n, &at);
     pthread_mutex_unlock(&pool_lock);
@@ -213,17 +217,17 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *out, const CUmemPoolProps *props)
         return CUDA_ERROR_INVALID_VALUE;
     if (props->location.type != CU_MEM_LOCATION_TYPE_DEVICE || props->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
         return sim_unsupported("cuMemPoolCreate of other memory than the device's");
-    if (props->location.id != 0)
+    if (!sim_device_is(props->location.id))
         return CUDA_ERROR_INVALID_VALUE;
     if (props->handleTypes || props->usage)
         return sim_unsupported("cuMemPoolCreate with handle types or a usage");
-    if (props->maxSize > sim_device.memory)
+    if (props->maxSize > sim_devices[props->location.id].memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     rc = sim_capture_unsafe();
     if (rc)
         return rc;
     pthread_mutex_lock(&pool_lock);
-    struct sim_pool *p = pool_new(props->maxSize);
+    struct sim_pool *p = pool_new(props->location.id, props->maxSize);
     pthread_mutex_unlock(&pool_lock);
     if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -243,8 +247,8 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool p)
     rc = sim_pool_ok(p) && !p->is_default ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (!rc) {
         p->destroyed = true;
-        if (current_pool == p)
-            current_pool = NULL;
+        if (current_pools[p->device] == p)
+            current_pools[p->device] = NULL;
         sim_pool_trim(p, 0);
         bury();
     }
@@ -267,19 +271,19 @@ EXPORT CUresult cuMemPoolTrimTo(CUmemoryPool p, size_t keep)
     return rc;
 }
 
-/* ---- the device's pool ---- */
+/* ---- the devices' pools ---- */
 
-static int device_pool(CUmemoryPool *out, CUdevice device, int (*which)(struct sim_pool **))
+static int device_pool(CUmemoryPool *out, CUdevice device, int (*which)(CUdevice, struct sim_pool **))
 {
     int rc = sim_ready();
     if (rc)
         return rc;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
-    if (device != 0)
+    if (!sim_device_is(device))
         return which == sim_pool_default ? CUDA_ERROR_INVALID_DEVICE : CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pool_lock);
-    rc = which(out);
+    rc = which(device, out);
     pthread_mutex_unlock(&pool_lock);
     return rc;
 }
@@ -289,12 +293,12 @@ static int set_pool(CUdevice device, CUmemoryPool p)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&pool_lock);
-    rc = sim_pool_ok(p) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    rc = sim_pool_ok(p) && p->device == device ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (!rc)
-        current_pool = p;
+        current_pools[device] = p;
     pthread_mutex_unlock(&pool_lock);
     return rc;
 }

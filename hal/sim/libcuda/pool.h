@@ -27,11 +27,12 @@ struct sim_pool_chunk {
 int sim_pool_take(struct sim_pool *p, struct sim_stream *s, size_t n, uint64_t *out);
 void sim_pool_give(struct sim_pool *p, uint64_t base, const struct sim_stream *s, const struct sim_mark *mark);
 void sim_pool_trim(struct sim_pool *p, uint64_t keep);
+void sim_pool_share(struct sim_pool *p); /* with the devices in p->access, and no others */
 
 /* ---- pool.c ---- */
 extern struct sim_pool *sim_pools; /* all that have memory or a handle */
-int sim_pool_default(struct sim_pool **out);
-int sim_pool_current(struct sim_pool **out);
+int sim_pool_default(CUdevice device, struct sim_pool **out);
+int sim_pool_current(CUdevice device, struct sim_pool **out);
 bool sim_pool_ok(const struct sim_pool *p);
 void sim_pools_lock(void);
 void sim_pools_unlock(void);

@@ -64,17 +64,24 @@ EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool p, int attribute, void *value
     return rc;
 }
 
-/* ---- access: the pool's own device always has it, and there is no other ---- */
+/* ---- access: the pool's own device always has it ---- */
 
-static int set_access(const CUmemAccessDesc *d)
+/* Into *access, the other devices that have it. */
+static int set_access(const struct sim_pool *p, const CUmemAccessDesc *d, uint32_t *access)
 {
     if (d->location.type != CU_MEM_LOCATION_TYPE_DEVICE || d->flags == CU_MEM_ACCESS_FLAGS_PROT_READ)
         return CUDA_ERROR_NOT_SUPPORTED;
-    if (d->location.id != 0)
+    if (!sim_device_is(d->location.id))
         return CUDA_ERROR_INVALID_DEVICE;
-    if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+    if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE && d->location.id == p->device)
         return CUDA_ERROR_INVALID_DEVICE; /* a pool's own device keeps it */
-    return d->flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (d->flags == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        *access &= ~(1u << d->location.id);
+    else if (d->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        return CUDA_ERROR_INVALID_VALUE;
+    else if (d->location.id != p->device)
+        *access |= 1u << d->location.id;
+    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *list, size_t n)
@@ -84,8 +91,15 @@ EXPORT CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *list, 
         return rc;
     if (!sim_pool_ok(p) || (n && !list))
         return CUDA_ERROR_INVALID_VALUE;
+    sim_pools_lock();
+    uint32_t access = p->access;
     for (size_t i = 0; i < n && !rc; i++)
-        rc = set_access(&list[i]);
+        rc = set_access(p, &list[i], &access);
+    if (!rc && access != p->access) {
+        p->access = access;
+        sim_pool_share(p);
+    }
+    sim_pools_unlock();
     return rc;
 }
 
@@ -94,9 +108,10 @@ EXPORT CUresult cuMemPoolGetAccess(int *flags, CUmemoryPool p, CUmemLocation *l)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (!flags || !l || !sim_pool_ok(p) || (l->type == CU_MEM_LOCATION_TYPE_DEVICE && l->id != 0) ||
+    if (!flags || !l || !sim_pool_ok(p) || (l->type == CU_MEM_LOCATION_TYPE_DEVICE && !sim_device_is(l->id)) ||
         (l->type != CU_MEM_LOCATION_TYPE_DEVICE && l->type != CU_MEM_LOCATION_TYPE_HOST))
         return CUDA_ERROR_INVALID_VALUE;
-    *flags = l->type == CU_MEM_LOCATION_TYPE_DEVICE ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    bool has = l->type == CU_MEM_LOCATION_TYPE_DEVICE && (l->id == p->device || p->access >> l->id & 1);
+    *flags = has ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

@@ -11,17 +11,34 @@
 
 static size_t whole(size_t n) { return (n + CHUNK - 1) / CHUNK * CHUNK; }
 
+static void share(const struct sim_pool *p, const struct sim_pool_chunk *k)
+{
+    struct sim_request q = {.op = SIM_ACCESS, .a = k->base};
+    struct sim_reply reply;
+
+    for (int i = 0; i < sim_device_count; i++)
+        if (p->access >> i & 1)
+            q.b |= 1u << sim_devices[i].number;
+    sim_call(&q, -1, &reply, NULL);
+}
+
+void sim_pool_share(struct sim_pool *p)
+{
+    for (const struct sim_pool_chunk *k = p->chunks; k; k = k->next)
+        share(p, k);
+}
+
 static bool chunk_new(struct sim_pool *p, size_t n)
 {
     size_t size = whole(n);
     struct sim_reply reply;
 
-    if (size < n || size > sim_device.memory || (p->most && size > p->most - p->reserved))
+    if (size < n || size > sim_devices[p->device].memory || (p->most && size > p->most - p->reserved))
         return false;
     struct sim_pool_chunk *k = calloc(1, sizeof *k);
     struct sim_pool_block *b = calloc(1, sizeof *b);
     void *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    struct sim_request q = {.op = SIM_ALLOC, .b = (uintptr_t)at, .c = size};
+    struct sim_request q = {.op = SIM_ALLOC, .device = sim_devices[p->device].number, .b = (uintptr_t)at, .c = size};
     if (!k || !b || at == MAP_FAILED || sim_call(&q, -1, &reply, NULL)) {
         free(k);
         free(b);
@@ -32,6 +49,8 @@ static bool chunk_new(struct sim_pool *p, size_t n)
     *b = (struct sim_pool_block){.base = (uintptr_t)at, .size = size, .free = true};
     *k = (struct sim_pool_chunk){.next = p->chunks, .base = (uintptr_t)at, .size = size, .blocks = b};
     p->chunks = k;
+    if (p->access)
+        share(p, k);
     p->reserved += size;
     if (p->reserved > p->reserved_high)
         p->reserved_high = p->reserved;
@@ -141,7 +160,7 @@ int sim_pool_take(struct sim_pool *p, struct sim_stream *s, size_t n, uint64_t *
 {
     const size_t asked = n;
 
-    if (n > sim_device.memory)
+    if (n > sim_devices[p->device].memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     n = (n + GRAIN - 1) / GRAIN * GRAIN;
     struct sim_pool_block *b = find(p, s, n);

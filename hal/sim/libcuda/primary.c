@@ -1,33 +1,38 @@
-/* The primary context: counted, and one for the device. */
+/* The primary contexts: counted, and one for each device. */
 #include "sim.h"
 
 static pthread_mutex_t primary_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct sim_ctx *primary; /* the handle stays the same for ever */
-static unsigned primary_count;
-static bool primary_alive; /* it was not reset since it was retained */
-static unsigned primary_flags;
+static struct primary {
+    struct sim_ctx *ctx; /* the handle stays the same for ever */
+    unsigned count;
+    bool alive; /* it was not reset since it was retained */
+    unsigned flags;
+} primaries[SIM_DEVICES];
 
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device)
 {
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!out)
         return CUDA_ERROR_INVALID_VALUE;
+    struct primary *p = &primaries[device];
     pthread_mutex_lock(&primary_lock);
-    if (!primary && (primary = sim_ctx_new()))
-        primary->primary = true;
-    rc = primary ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-    if (!rc && !primary_alive) {
-        primary->flags = primary_flags | CU_CTX_MAP_HOST;
-        rc = sim_ctx_begin(primary);
-        primary_alive = !rc;
+    if (!p->ctx && (p->ctx = sim_ctx_new())) {
+        p->ctx->primary = true;
+        p->ctx->device = device;
+    }
+    rc = p->ctx ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    if (!rc && !p->alive) {
+        p->ctx->flags = p->flags | CU_CTX_MAP_HOST;
+        rc = sim_ctx_begin(p->ctx);
+        p->alive = !rc;
     }
     if (!rc) {
-        primary_count++;
-        *out = primary;
+        p->count++;
+        *out = p->ctx;
     }
     pthread_mutex_unlock(&primary_lock);
     return rc;
@@ -38,17 +43,18 @@ static int release(CUdevice device, bool all)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
+    struct primary *p = &primaries[device];
     pthread_mutex_lock(&primary_lock);
-    if (!all && !primary_count)
+    if (!all && !p->count)
         rc = CUDA_ERROR_INVALID_CONTEXT;
     else if (!all)
-        primary_count--;
-    if ((all || !primary_count) && primary_alive) { /* a reset leaves the count as it is */
-        sim_ctx_end(primary);
-        primary_alive = false;
-        primary_flags = 0;
+        p->count--;
+    if ((all || !p->count) && p->alive) { /* a reset leaves the count as it is */
+        sim_ctx_end(p->ctx);
+        p->alive = false;
+        p->flags = 0;
     }
     pthread_mutex_unlock(&primary_lock);
     return rc;
@@ -64,17 +70,18 @@ static int set_flags(CUdevice device, unsigned flags, bool first)
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!sim_ctx_flags_ok(flags))
         return CUDA_ERROR_INVALID_VALUE;
+    struct primary *p = &primaries[device];
     pthread_mutex_lock(&primary_lock);
-    if (first && primary_alive)
+    if (first && p->alive)
         rc = CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
     else
-        primary_flags = flags;
-    if (!rc && primary)
-        primary->flags = flags | CU_CTX_MAP_HOST;
+        p->flags = flags;
+    if (!rc && p->ctx)
+        p->ctx->flags = flags | CU_CTX_MAP_HOST;
     pthread_mutex_unlock(&primary_lock);
     return rc;
 }
@@ -87,13 +94,13 @@ EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int
     int rc = sim_ready();
     if (rc)
         return rc;
-    if (device != 0)
+    if (!sim_device_is(device))
         return CUDA_ERROR_INVALID_DEVICE;
     if (!flags || !active)
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&primary_lock);
-    *flags = primary_flags;
-    *active = primary_alive;
+    *flags = primaries[device].flags;
+    *active = primaries[device].alive;
     pthread_mutex_unlock(&primary_lock);
     return CUDA_SUCCESS;
 }

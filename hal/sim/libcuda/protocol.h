@@ -14,7 +14,7 @@
 
 #include <stdint.h>
 
-#define SIM_VERSION 1u
+#define SIM_VERSION 2u
 #define SIM_MAGIC 0x53584d58u /* 'XMXS' */
 
 #define SIM_CHANNELS 8u      /* a context; streams fold onto them */
@@ -22,27 +22,50 @@
 #define SIM_ARGS 176u        /* bytes of arguments an entry carries */
 #define SIM_EVENTS 65536u    /* time stamps a context */
 #define SIM_NAME 64u         /* bytes of a kernel's or the device's name, with NUL */
+#define SIM_TEXT 512u        /* bytes beside a request */
+#define SIM_DEVICES 8u       /* at most */
 
-/* Requests. The letters are the fields of the request and the reply. */
+/* Requests. The letters are the fields of the request and the reply; device is the
+ * number of the device that is meant, where it matters. */
 enum sim_op {
-    SIM_HELLO = 1,      /* a version -> a HBM bytes, uuid, text name; fd: doorbell (eventfd) */
-    SIM_CONTEXT,        /* -> a context id; fd: its memory */
+    SIM_HELLO = 1,      /* a version -> a number of devices; fd: doorbell (eventfd) */
+    SIM_CONTEXT,        /* device -> a context id; fd: its memory */
     SIM_CONTEXT_END,    /* a context id */
-    SIM_ALLOC,          /* a context id, or 0: the process's; b address, c bytes */
+    SIM_ALLOC,          /* a context id, or 0: the process's, on device; b address, c bytes */
     SIM_FREE,           /* a address */
     SIM_HOST_ALLOC,     /* b address, c bytes; fd: the memory */
     SIM_HOST_REGISTER,  /* b address, c bytes, d offset; fd of the mapping, if any, sent along */
     SIM_HOST_END,       /* a address: of either kind */
     SIM_KERNEL,         /* text name -> a kernel id */
-    SIM_MEM_INFO,       /* -> a free, b total */
+    SIM_MEM_INFO,       /* device -> a free, b total */
+    SIM_DEVICE,         /* device -> a HBM bytes, uuid, text name */
+    SIM_PEER,           /* a context id, b context id that it has access to if c, on another device */
+    SIM_ACCESS,         /* a address of device memory, b numbers of other devices that have access, a bit each */
 
-    SIM_MANAGED_ALLOC = 16 /* b address, c bytes; fd: the memory. Ends with SIM_FREE */
+    SIM_MANAGED_ALLOC = 16, /* b address, c bytes; fd: the memory. Ends with SIM_FREE */
+
+    /* Of the resource manager. Objects are named by a client and a handle in it; the
+     * result is its status, not a CUresult. */
+    SIM_RM_ALLOC = 32,  /* a client, b parent, c handle or 0, d class; text: struct sim_rm_for -> a handle */
+    SIM_RM_FREE,        /* a client, b handle: with all below it */
+    SIM_RM_DUP,         /* a client, b parent, c handle or 0, d of what: its client in the upper half -> a handle */
+    SIM_RM_SLICE,       /* a client, b group, c us. Takes its time */
+    SIM_RM_GET_SLICE,   /* a client, b group -> a us */
+    SIM_RM_HOLD,        /* a client, b subdevice, c 1 off or 0 on, d channels; text: of each its client and handle. Takes its time */
+    SIM_RM_LOOK         /* a client, b handle -> a class, uuid of its device */
+};
+
+/* What an object of the resource manager is for, where its parent does not say so. */
+struct sim_rm_for {
+    uint64_t context; /* 0: none */
+    uint32_t engine;  /* NV2080_ENGINE_TYPE_… of a group */
+    uint32_t device;  /* number of a device */
 };
 
 struct sim_request {
-    uint32_t op, pad;
+    uint32_t op, device;
     uint64_t a, b, c, d;
-    char text[SIM_NAME];
+    char text[SIM_TEXT];
 };
 
 struct sim_reply {
@@ -65,7 +88,7 @@ enum sim_command {
 
     SIM_COPY_ROWS = 16, /* a dst, b src, c bytes of a row; flags SIM_LOOSE; args: struct sim_rows */
     SIM_FILL_ROWS,      /* a dst, b value, c elements of a row, kind; args: struct sim_rows */
-    SIM_PREFETCH        /* a address, c bytes of managed memory, kind 1 to the device, 0 to the host */
+    SIM_PREFETCH        /* a address, c bytes of managed memory, kind 1 to the device of number flags, 0 to the host */
 };
 
 /* Of a copy: an end may be any memory of the process, which the device then reads
@@ -110,6 +133,6 @@ struct sim_context {
 
 _Static_assert(sizeof(struct sim_entry) == 256, "an entry is four cache lines");
 _Static_assert(sizeof(struct sim_ring) == 128, "a ring header is two cache lines");
-_Static_assert(sizeof(struct sim_request) == 104 && sizeof(struct sim_reply) == 104, "messages");
+_Static_assert(sizeof(struct sim_request) == 552 && sizeof(struct sim_reply) == 104, "messages");
 
 #endif

@@ -22,6 +22,12 @@
 
 /* ---- objects ---- */
 
+/* What a context has of the resource manager's: groups on the compute engine and on
+ * three copy engines, and their channels. 0: not there. */
+struct sim_rm_set {
+    uint32_t groups[4], channels[8 + 3 * 4];
+};
+
 struct sim_stream {
     uint32_t live;
     unsigned channel;
@@ -81,8 +87,10 @@ struct sim_function {
 /* A pool's memory is the process's, in chunks; pool.c knows them. */
 struct sim_pool {
     uint32_t live;
+    CUdevice device;
     struct sim_pool *next;
     bool is_default, destroyed;
+    uint32_t access; /* other devices that have access, by ordinal */
     int reuse[3]; /* by event dependencies, opportunistic, with internal dependencies */
     uint64_t threshold, most;
     uint64_t reserved, reserved_high, used, used_high;
@@ -117,6 +125,8 @@ struct sim_free_slot {
 struct sim_ctx {
     uint32_t live;
     bool primary;
+    CUdevice device;
+    struct sim_rm_set rm; /* its objects of the resource manager */
     unsigned flags;
     unsigned version;  /* of the interface that made it */
     unsigned attached; /* uses beyond the first, by cuCtxAttach */
@@ -193,14 +203,21 @@ int sim_connect(void); /* CUresult */
 int sim_call(struct sim_request *q, int send_fd, struct sim_reply *r, int *got_fd);
 void sim_ring_bell(void);
 bool sim_device_gone(void);
+bool sim_connection_lost(void); /* the same, without looking */
 void sim_forget_connection(void); /* in a forked child */
 
+/* ---- device.c ---- */
 struct sim_device {
+    uint32_t number; /* of all that there are; a program sees some of them */
     uint64_t memory;
     uint8_t uuid[16];
     char name[SIM_NAME];
 };
-extern struct sim_device sim_device;
+/* Those that the program sees, by ordinal; they stay as cuInit found them. */
+extern struct sim_device sim_devices[SIM_DEVICES];
+extern int sim_device_count;
+void sim_devices_choose(const struct sim_device *all, unsigned n);
+static inline bool sim_device_is(CUdevice d) { return d >= 0 && d < sim_device_count; }
 
 /* ---- init.c ---- */
 int sim_ready(void); /* CUDA_SUCCESS once cuInit succeeded in this very process */
@@ -221,6 +238,11 @@ int sim_ctx_drain(struct sim_ctx *c); /* waits for all that is in its rings */
 void sim_ctx_barrier(struct sim_ctx *c);
 /* A command behind all that the context has now, whatever the stream. */
 int sim_submit_behind_all(struct sim_ctx *c, struct sim_entry *e, struct sim_mark *mark);
+
+/* ---- rm.c ---- */
+int sim_rm_context_begin(struct sim_ctx *c); /* CUresult */
+void sim_rm_context_end(struct sim_ctx *c);
+EXPORT int xm_sim_ioctl(int fd, unsigned long request, void *arg);
 
 /* ---- stream.c ---- */
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out);

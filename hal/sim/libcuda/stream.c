@@ -273,7 +273,7 @@ static int get_device(CUstream h, bool ptds, CUdevice *device)
     struct sim_stream *s;
     int rc = asked(h, ptds, device, &c, &s);
     if (!rc)
-        *device = 0;
+        *device = c->device;
     return rc;
 }
 

@@ -21,10 +21,13 @@ import (
 	"xmsched/hal/sim/device"
 )
 
-// Option changes the device before it starts.
+// Option changes the devices before they start.
 type Option func(*device.Config)
 
-// HBM sets the device's memory in bytes.
+// Devices sets how many there are.
+func Devices(n int) Option { return func(c *device.Config) { c.Devices = n } }
+
+// HBM sets each device's memory in bytes.
 func HBM(n uint64) Option { return func(c *device.Config) { c.HBM = n } }
 
 // Scale sets the wall time per simulated time.
