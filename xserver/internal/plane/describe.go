@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"xmsched/compute"
+	"xmsched/nvx/choose"
 	"xmsched/preempt/board"
 )
 
@@ -19,6 +20,10 @@ type SeatState struct {
 	RunTime    time.Duration
 	Launches   uint64
 	Waiting    int // threads
+
+	Order  choose.Order  // what is done with it
+	Regime choose.Regime // of the device
+	Cost   Cost          // of preemption
 }
 
 // ProcessState is a process, for listings.
@@ -56,8 +61,9 @@ func (p *Plane) Describe() State {
 		}
 		s := SeatState{
 			Task: ts.Task, Device: ts.Device, DeviceName: st.device.name,
-			Ready: st.ready > 0, Open: st.open && st.hold == 0, Mode: st.mode,
+			Ready: st.ready > 0, Open: st.runs() && st.hold == 0, Mode: st.mode,
 			Newcomer: st.hold != 0, RunTime: ts.RunTime,
+			Order: st.order(), Regime: st.device.chooser.Regime(), Cost: p.costs(st),
 		}
 		for _, sec := range st.sections {
 			v := sec.process.Board.Snapshot(sec.index)
@@ -79,7 +85,8 @@ func (p *Plane) Describe() State {
 			v := pr.Board.Snapshot(sec.index)
 			ps.OpenedByLease += v.OpenedByLease
 			ps.Levels = append(ps.Levels, LevelState{
-				Device: sec.seat.device.id, Level: sec.grant.Level, Max: v.LevelMax, Why: v.LevelWhy,
+				Device: sec.seat.device.id, Level: sec.grant.Level, Max: sec.levelMax(), Why: v.LevelWhy,
+				Offer: sec.offerWhy(),
 			})
 		}
 		out.Processes = append(out.Processes, ps)

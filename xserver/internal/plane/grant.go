@@ -12,54 +12,59 @@ import (
 // They do not ring for one.
 const ackPoll = 200 * time.Microsecond
 
-// carryOut stores the scheduler's answers. Those who are on the device already
-// come first, so that a newcomer's neighbours have their new bounds before he is
-// let in.
+// carryOut takes in the scheduler's answers. What follows from them is the
+// choosers' to say; a change of mode needs no saying.
 func (p *Plane) carryOut(grants []compute.Grant) {
-	fresh := 0
 	for _, g := range grants {
 		st := p.seat(g)
 		if st == nil {
 			continue
 		}
 		if !st.known {
-			fresh++
-			continue
+			st.known, st.fresh = true, true
+			p.fresh = append(p.fresh, st)
 		}
-		p.answer(st, g)
+		st.open, st.mode = g.Open, g.Mode
+		st.device.chooser.Verdict(st.choice, g.Open, g.Mode)
+		p.touch(st.device)
 	}
-	if fresh == 0 {
-		return
+	if len(p.touched) > 0 {
+		p.settle()
 	}
 	for _, g := range grants {
-		if st := p.seat(g); st != nil && !st.known {
-			st.known = true
-			if g.Open && p.unacknowledged(st) {
-				p.hold(st)
-			}
-			p.answer(st, g)
+		if st := p.seat(g); st != nil && !st.fresh {
+			p.carry(st) // no more than its mode may have changed
 		}
 	}
+}
+
+// admitFresh stores the first answers of newcomers: after those of the others, so
+// that a newcomer's neighbours have their new bounds before he is let in.
+func (p *Plane) admitFresh() {
+	for _, st := range p.fresh {
+		st.fresh = false
+		if st.runs() && p.unacknowledged(st) {
+			p.hold(st)
+		}
+		for _, s := range st.sections {
+			p.ask(s)
+			p.publish(s)
+		}
+		p.book(st)
+	}
+	clear(p.fresh)
+	p.fresh = p.fresh[:0]
 }
 
 func (p *Plane) seat(g compute.Grant) *seat {
-	d, ok := p.devices[g.Device]
-	if !ok {
-		return nil
-	}
-	for _, st := range d.seats {
-		if st.id == g.Task {
-			return st
+	if t, ok := p.tasks[g.Task]; ok {
+		for _, st := range t.seats {
+			if st.device.id == g.Device {
+				return st
+			}
 		}
 	}
 	return nil
-}
-
-func (p *Plane) answer(st *seat, g compute.Grant) {
-	st.open, st.mode = g.Open, g.Mode
-	for _, s := range st.sections {
-		p.publish(s)
-	}
 }
 
 // publish stores a seat's answer on one of its boards. Who sleeps on it is woken
@@ -72,8 +77,13 @@ func (p *Plane) publish(s *section) {
 	p.stats.Grants++
 }
 
-// wake wakes those who sleep on gate words that were stored.
+// wake wakes those who sleep on words that were stored: first those who are to
+// suspend something, as that takes longest.
 func (p *Plane) wake() {
+	for _, d := range p.asked {
+		d.WakeWish()
+	}
+	p.asked = p.asked[:0]
 	for _, d := range p.stored {
 		d.Wake()
 	}
@@ -83,7 +93,7 @@ func (p *Plane) wake() {
 func (p *Plane) grantOf(s *section) board.Grant {
 	st, settings := s.seat, s.process.Settings
 	return board.Grant{
-		Open:      st.open && st.hold == 0,
+		Open:      st.runs() && st.hold == 0,
 		Mode:      boardMode(st.mode),
 		Threshold: settings.Threshold,
 		Batch:     min(settings.Batch, settings.Threshold),
@@ -148,7 +158,7 @@ func (p *Plane) admitNewcomers() {
 			continue
 		}
 		st.hold = 0
-		if st.open {
+		if st.runs() {
 			for _, s := range st.sections {
 				p.publish(s)
 			}

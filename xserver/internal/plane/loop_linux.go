@@ -33,7 +33,8 @@ type Loop struct {
 	timer int
 	wake  int
 
-	onGone func(ProcessID) // called on the reaper's goroutine
+	onGone  func(ProcessID) // called on the reaper's goroutine
+	devices chan struct{}   // news: a device came; see Devices
 
 	attached map[ProcessID]*attached
 	byIndex  map[int32]*attached // what epoll names
@@ -82,6 +83,7 @@ func NewLoop(plane *Plane, onGone func(ProcessID)) (*Loop, error) {
 		attached: map[ProcessID]*attached{},
 		byIndex:  map[int32]*attached{},
 		done:     make(chan struct{}),
+		devices:  make(chan struct{}, 1),
 	}
 	if err := l.open(); err != nil {
 		l.closeFDs()
@@ -91,6 +93,7 @@ func NewLoop(plane *Plane, onGone func(ProcessID)) (*Loop, error) {
 }
 
 func (l *Loop) open() (err error) {
+	l.plane.cfg.Epoch = monotonic() - uint64(l.now())
 	if l.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return os.NewSyscallError("epoll_create1", err)
 	}
@@ -119,6 +122,15 @@ func (l *Loop) closeFDs() {
 func (l *Loop) watch(fd int, events uint32, what, index int32) error {
 	ev := unix.EpollEvent{Events: events, Fd: what, Pad: index}
 	return os.NewSyscallError("epoll_ctl", unix.EpollCtl(l.epoll, unix.EPOLL_CTL_ADD, fd, &ev))
+}
+
+// monotonic is CLOCK_MONOTONIC in ns, by which clients tell times; 0 if there is none.
+func monotonic() uint64 {
+	var ts unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts) != nil {
+		return 0
+	}
+	return uint64(ts.Nano())
 }
 
 func (l *Loop) now() time.Duration { return time.Since(l.start) }
@@ -219,6 +231,15 @@ func (l *Loop) Describe() (State, Latency, error) {
 	return s, t, err
 }
 
+// SetOffer says what a device offers.
+func (l *Loop) SetOffer(id compute.Device, o Offer) error {
+	return l.call(func() { l.plane.SetOffer(id, o) })
+}
+
+// Devices gives a value whenever a device came on which nobody was; which those
+// are, Describe tells.
+func (l *Loop) Devices() <-chan struct{} { return l.devices }
+
 // reportStopped is the prober's answer.
 func (l *Loop) reportStopped(id ProcessID, stopped bool) {
 	_ = l.post(func() { l.plane.SetStopped(id, stopped) })
@@ -282,6 +303,13 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 		l.plane.Begin(l.now())
 		l.runQueue()
 		next = l.plane.Finish()
+	}
+	if l.plane.newDevice {
+		l.plane.newDevice = false
+		select {
+		case l.devices <- struct{}{}:
+		default:
+		}
 	}
 	l.listen()
 	l.suspects = l.plane.Suspects(l.suspects[:0])

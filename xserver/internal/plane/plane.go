@@ -41,6 +41,9 @@ type Config struct {
 	// Heartbeat is the time between two beats. Default 200 ms; clients take a
 	// heart that stood still for 1 s for dead.
 	Heartbeat time.Duration
+	// Epoch is the plane's time 0 by CLOCK_MONOTONIC, in ns, which clients' claims of
+	// times are in. 0: not known, and no such claim is used.
+	Epoch uint64
 }
 
 // DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
@@ -78,6 +81,7 @@ type Plane struct {
 	processes map[ProcessID]*process
 	tasks     map[compute.TaskID]*task
 	devices   map[compute.Device]*device
+	offers    map[compute.Device]Offer
 
 	events    []compute.Event // of this turn
 	nextSched time.Duration   // the scheduler's timer; 0 none
@@ -87,6 +91,12 @@ type Plane struct {
 	nextAck   time.Duration
 	flooding  []*process     // throttled
 	stored    []board.Device // gate words stored whose sleepers are not woken yet
+	asked     []board.Device // the same of wishes
+	fresh     []*seat        // the scheduler's first answer has just come
+	touched   []*device      // whose chooser is to be asked
+	waiting   []*section     // whose client has not answered a wish yet
+	nextDid   time.Duration  // when to look for answers
+	newDevice bool           // one came of which the server may not know
 
 	stats Stats
 }
@@ -95,6 +105,7 @@ type Plane struct {
 type Stats struct {
 	Edges  uint64 // wake-ups by clients
 	Grants uint64 // gate words stored
+	Wishes uint64 // wishes about channel groups stored
 }
 
 // New makes an empty plane at time 0.
@@ -105,6 +116,7 @@ func New(cfg Config, policy compute.Policy) *Plane {
 		processes: map[ProcessID]*process{},
 		tasks:     map[compute.TaskID]*task{},
 		devices:   map[compute.Device]*device{},
+		offers:    map[compute.Device]Offer{},
 	}
 }
 
@@ -154,6 +166,10 @@ func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
 	if t, ok := p.tasks[id]; ok {
 		t.hints = hints
 		p.events = append(p.events, compute.HintsChanged{Task: id, Hints: hints})
+		for _, st := range t.seats {
+			st.device.chooser.SetRank(st.choice, hints.Priority)
+			p.touch(st.device)
+		}
 	}
 }
 
@@ -176,10 +192,11 @@ func (p *Plane) SetStopped(id ProcessID, stopped bool) {
 		}
 		if stopped {
 			p.stopIdling(s) // it will be heard when it goes on
-			p.count(s, false)
+			p.count(s, false, p.now)
 		} else {
 			p.lookAt(s)
 		}
+		p.reassess(s.seat)
 	}
 }
 
@@ -190,7 +207,9 @@ func (p *Plane) Edge(id ProcessID) {
 		return
 	}
 	p.stats.Edges++
-	pr.stopped = false // who rings runs
+	if pr.stopped { // who rings runs
+		p.SetStopped(id, false)
+	}
 	p.heard(pr)
 	p.look(pr)
 }
@@ -199,27 +218,32 @@ func (p *Plane) Edge(id ProcessID) {
 // due besides is done. It returns when the next turn is due at the latest.
 func (p *Plane) Finish() (next time.Duration) {
 	p.confirmIdle()
+	p.touchDue()
 	p.decide() // first: whoever rang waits for nothing that only looks around
 	p.wake()
 	p.beat()
 	p.unthrottle()
 	p.pollDevices()
+	p.lookForAnswers()
 	p.decide()
 	p.admitNewcomers()
 	p.wake()
 	return p.next()
 }
 
-// decide asks the scheduler, if there is something to ask.
+// decide asks the scheduler, if there is something to ask, and then how it is done.
 func (p *Plane) decide() {
-	if len(p.events) == 0 && (p.nextSched == 0 || p.nextSched > p.now) {
-		return
+	if len(p.events) > 0 || p.nextSched != 0 && p.nextSched <= p.now {
+		out := p.sched.Apply(p.now, p.events...)
+		clear(p.events)
+		p.events = p.events[:0]
+		p.nextSched = out.Next
+		p.carryOut(out.Grants)
 	}
-	out := p.sched.Apply(p.now, p.events...)
-	clear(p.events)
-	p.events = p.events[:0]
-	p.nextSched = out.Next
-	p.carryOut(out.Grants)
+	if len(p.touched) > 0 {
+		p.settle()
+	}
+	p.admitFresh()
 }
 
 // confirmIdle counts those idle that have stayed so for long enough.
@@ -241,8 +265,9 @@ func (p *Plane) confirmIdle() {
 			s.process.Board.Device(s.index).Watch(true)
 			later = append(later, s)
 		default:
+			since := s.idleAt - p.idleAfter(s)
 			s.idleAt = 0
-			p.count(s, false)
+			p.count(s, false, since)
 		}
 	}
 	p.idling = later
@@ -260,8 +285,20 @@ func (p *Plane) beat() {
 		pr.Board.BeatDaemon()
 		p.look(pr)
 		for _, s := range pr.sections {
-			if s != nil && s.gate != 0 && pr.Board.Device(s.index).Gate() != s.gate {
+			if s == nil {
+				continue
+			}
+			if s.gate != 0 && pr.Board.Device(s.index).Gate() != s.gate {
 				p.publish(s)
+			}
+			p.renew(s)
+		}
+	}
+	for _, d := range p.devices {
+		for _, st := range d.seats {
+			if st.mode == compute.Bounded {
+				p.book(st)
+				p.grain(st)
 			}
 		}
 	}
@@ -287,6 +324,10 @@ func (p *Plane) next() time.Duration {
 	}
 	for _, d := range p.devices {
 		sooner(d.poll.at)
+		sooner(d.chooser.Next())
+	}
+	if len(p.waiting) > 0 {
+		sooner(p.nextDid)
 	}
 	for _, pr := range p.flooding {
 		sooner(pr.flood.lookAt)
@@ -294,15 +335,22 @@ func (p *Plane) next() time.Duration {
 	return t
 }
 
-// Release opens every gate, in free run: the daemon goes.
+// Release lets everything go, in free run: the daemon goes.
 func (p *Plane) Release() {
 	for _, pr := range p.processes {
 		for i, s := range pr.sections {
-			if s != nil {
-				s.grant = p.grantOf(s)
-				s.grant.Open, s.grant.Mode = true, board.Free
-				s.gate = pr.Board.Device(i).Publish(s.gate, s.grant)
+			if s == nil {
+				continue
 			}
+			d := pr.Board.Device(i)
+			if s.asked != (board.Wish{}) {
+				s.asked = board.Wish{}
+				s.want = d.Ask(s.want, s.asked)
+				d.WakeWish()
+			}
+			s.grant = p.grantOf(s)
+			s.grant.Open, s.grant.Mode = true, board.Free
+			s.gate = d.Publish(s.gate, s.grant)
 		}
 	}
 }

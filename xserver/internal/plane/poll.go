@@ -50,7 +50,7 @@ func (d *device) needsPolling() bool {
 		return false
 	}
 	for _, st := range d.seats {
-		if st.ready > 0 && st.known && !st.open {
+		if st.ready > 0 && st.known && !st.runs() {
 			return true
 		}
 		for _, s := range st.sections {
@@ -67,7 +67,7 @@ func (d *device) needsPolling() bool {
 func (p *Plane) pollSeats(d *device) (changed bool) {
 	for _, st := range d.seats {
 		for _, s := range st.sections {
-			if s.process.stopped || !(s.counted && st.open) && !s.presumed {
+			if s.process.stopped || !(s.counted && st.runs()) && !s.presumed {
 				continue
 			}
 			if p.pollSection(s) {
@@ -91,7 +91,7 @@ func (p *Plane) pollSection(s *section) (changed bool) {
 	case s.presumed:
 		if !empty || stirred || s.view.Waiting > 0 {
 			s.presumed, s.quiet.since = false, 0
-			p.count(s, true)
+			p.count(s, true, p.now)
 		}
 	case !s.counted || s.idleAt != 0:
 		s.quiet.since = 0
@@ -100,8 +100,9 @@ func (p *Plane) pollSection(s *section) (changed bool) {
 	case s.quiet.since == 0:
 		s.quiet.since = p.now
 	case p.now-s.quiet.since >= p.idleAfter(s):
+		since := s.quiet.since
 		s.presumed, s.quiet.since = true, 0
-		p.count(s, false)
+		p.count(s, false, since)
 	}
 	return s.counted != counted || stirred
 }

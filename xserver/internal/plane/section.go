@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"xmsched/compute"
+	"xmsched/nvx/choose"
 	"xmsched/preempt/board"
 )
 
@@ -30,6 +31,10 @@ type device struct {
 	name  string // as the first client calls it
 	seats []*seat
 	poll  poll
+
+	chooser *choose.Chooser
+	offer   Offer
+	touched bool // its chooser is to be asked in this turn
 }
 
 // seat is a task on a device.
@@ -40,9 +45,17 @@ type seat struct {
 	sections []*section
 	ready    int  // sections that count as ready
 	known    bool // the scheduler has answered
-	open     bool
+	fresh    bool // just now, and nothing is stored yet
+	open     bool // the policy's word; what holds is the choice's order
 	mode     compute.Mode
 	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
+
+	choice  *choose.Task
+	account account
+	grained struct { // when its commands were last measured
+		ran      time.Duration
+		launches uint64
+	}
 
 	onReady, onIdle compute.Event // made once: an edge allocates nothing
 }
@@ -65,6 +78,15 @@ type section struct {
 	// counts again when it stirs.
 	presumed bool
 	quiet    quiet
+
+	// What its client is to do about its channel groups, and what it did.
+	want       uint32 // the word of the last wish; 0: never asked
+	asked      board.Wish
+	askedAt    time.Duration
+	waits      bool // among those whose answer is waited for
+	did        board.HoldView
+	refused    bool // a wish was refused: no Level 3 any more
+	lengthened bool // a short slice was asked for and a longer one set
 }
 
 // look takes in a process's whole board: claims that came or went, and edges.
@@ -87,8 +109,10 @@ func (p *Plane) claim(pr *process, index int) {
 	name := compute.Device(id.UUID.String())
 	d, ok := p.devices[name]
 	if !ok {
-		d = &device{id: name, name: id.Name}
+		offer := p.offers[name]
+		d = &device{id: name, name: id.Name, offer: offer, chooser: choose.New(offer.Costs)}
 		p.devices[name] = d
+		p.newDevice = true
 	}
 	t := p.tasks[pr.Task]
 	i := slices.IndexFunc(d.seats, func(s *seat) bool { return s.id == pr.Task })
@@ -101,6 +125,9 @@ func (p *Plane) claim(pr *process, index int) {
 			onReady: compute.Ready{Task: pr.Task, Device: name},
 			onIdle:  compute.Idle{Task: pr.Task, Device: name},
 		}
+		st.choice = d.chooser.Add(pr.Task)
+		st.choice.Tag = st
+		d.chooser.SetRank(st.choice, t.hints.Priority)
 		p.rivalCame(d)
 		d.seats = append(d.seats, st)
 		t.seats = append(t.seats, st)
@@ -112,25 +139,33 @@ func (p *Plane) claim(pr *process, index int) {
 	p.lookAt(s)
 	if st.known { // a further process of a task that has its answer already
 		p.publish(s)
+		p.ask(s)
 	}
+	p.reassess(st)
 }
 
 // leave gives a section back.
 func (p *Plane) leave(s *section) {
-	p.count(s, false)
+	p.count(s, false, p.now)
 	p.stopIdling(s)
 	st := s.seat
 	s.process.sections[s.index] = nil
 	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
+	p.waiting = slices.DeleteFunc(p.waiting, func(x *section) bool { return x == s })
+	p.touch(st.device)
 	if len(st.sections) > 0 {
+		p.reassess(st)
 		return
 	}
 	p.unhold(st)
+	p.fresh = slices.DeleteFunc(p.fresh, func(x *seat) bool { return x == st })
+	st.device.chooser.Remove(st.choice)
 	drop := func(x *seat) bool { return x == st }
 	st.task.seats = slices.DeleteFunc(st.task.seats, drop)
 	d := st.device
 	if d.seats = slices.DeleteFunc(d.seats, drop); len(d.seats) == 0 {
 		delete(p.devices, d.id)
+		p.touched = slices.DeleteFunc(p.touched, func(x *device) bool { return x == d })
 	}
 	p.events = append(p.events, compute.DeviceLeft{Task: st.id, Device: d.id})
 }
@@ -141,6 +176,13 @@ func (p *Plane) lookAt(s *section) {
 	s.view = s.process.Board.Snapshot(s.index)
 	if s.gate != 0 && s.level() != s.grant.Level {
 		p.publish(s)
+		p.reassess(s.seat)
+	}
+	if s.want != 0 {
+		p.answered(s)
+	}
+	if s.seat.mode == compute.Top && !s.view.Ready && s.view.Edge != before.Edge {
+		p.ran(s)
 	}
 	switch {
 	case s.process.stopped:
@@ -149,7 +191,7 @@ func (p *Plane) lookAt(s *section) {
 	case s.view.Ready:
 		s.presumed = false
 		p.stopIdling(s)
-		p.count(s, true)
+		p.count(s, true, p.readyAt(s))
 	default:
 		s.presumed = false
 		if s.counted {
@@ -180,8 +222,19 @@ func (p *Plane) idleAfter(s *section) time.Duration {
 	return p.cfg.IdleAfter
 }
 
-// count makes a section count as ready or not.
-func (p *Plane) count(s *section, ready bool) {
+// readyAt is when a section that turned ready did so: by its own word, as far as
+// that is not too far from when it was heard.
+func (p *Plane) readyAt(s *section) time.Duration {
+	const believed = 5 * time.Millisecond
+	now := p.clock(p.now)
+	if at := s.view.ReadyAt; p.cfg.Epoch != 0 && at < now && now-at < uint64(believed) {
+		return p.now - time.Duration(now-at)
+	}
+	return p.now
+}
+
+// count makes a section count as ready, or not, since then.
+func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	if s.counted == ready {
 		return
 	}
@@ -190,11 +243,17 @@ func (p *Plane) count(s *section, ready bool) {
 	if ready {
 		if st.ready++; st.ready == 1 {
 			p.events = append(p.events, st.onReady)
+			st.device.chooser.Ready(st.choice, since)
+			p.touch(st.device)
+			p.book(st)
 		}
 		return
 	}
 	if st.ready--; st.ready == 0 {
 		p.events = append(p.events, st.onIdle)
+		st.device.chooser.Idle(st.choice, since)
+		p.touch(st.device)
+		p.book(st)
 	}
 }
 

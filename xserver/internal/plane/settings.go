@@ -18,7 +18,7 @@ type Settings struct {
 }
 
 // maxLevel is the highest level that this daemon knows how to use.
-const maxLevel = 2
+const maxLevel = board.MaxLevel
 
 // Configure changes what a process is governed by; one that is gone is ignored.
 // Nothing waits for it: the new numbers come with a new gate word, which closed
@@ -32,6 +32,7 @@ func (p *Plane) Configure(id ProcessID, s Settings) {
 	for _, sec := range pr.sections {
 		if sec != nil {
 			p.refresh(sec)
+			p.reassess(sec.seat)
 		}
 	}
 }
@@ -50,13 +51,34 @@ func (s *section) level() uint32 {
 	if asked == 0 || asked > maxLevel {
 		asked = maxLevel
 	}
-	return max(1, min(asked, s.view.LevelMax))
+	return max(1, min(asked, s.levelMax()))
+}
+
+// levelMax is the highest that the process can do there, by its own word and as far
+// as the device offers it.
+func (s *section) levelMax() uint32 {
+	if s.view.LevelMax >= 3 && (!s.seat.device.offer.Level3 || s.refused) {
+		return 2
+	}
+	return s.view.LevelMax
+}
+
+// offerWhy says why a process that could do Level 3 is not offered it.
+func (s *section) offerWhy() string {
+	switch {
+	case s.view.LevelMax < 3 || s.levelMax() >= 3:
+		return ""
+	case s.refused:
+		return board.ControlRefused.String()
+	}
+	return s.seat.device.offer.why()
 }
 
 // LevelState is a process's level on one device, for listings.
 type LevelState struct {
 	Device compute.Device
 	Level  uint32         // in force
-	Max    uint32         // the client's word; 0: not known yet
-	Why    board.LevelWhy // it can do no more
+	Max    uint32         // that can be had there; 0: not known yet
+	Why    board.LevelWhy // the client can do no more
+	Offer  string         // why the device offers no more to a client that could; empty: it does
 }

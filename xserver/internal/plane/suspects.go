@@ -13,7 +13,7 @@ func (p *Plane) Suspects(list []ProcessID) []ProcessID {
 		waits := d.somebodyWaits()
 		for _, st := range d.seats {
 			for _, s := range st.sections {
-				wanted := s.process.stopped || waits && s.counted && st.open
+				wanted := s.process.stopped || waits && s.counted && st.runs()
 				if wanted && !slices.Contains(list, s.process.ID) {
 					list = append(list, s.process.ID)
 				}
@@ -26,7 +26,7 @@ func (p *Plane) Suspects(list []ProcessID) []ProcessID {
 // somebodyWaits says whether a task with work is kept out.
 func (d *device) somebodyWaits() bool {
 	for _, st := range d.seats {
-		if st.ready > 0 && st.known && (!st.open || st.hold != 0) {
+		if st.ready > 0 && st.known && (!st.runs() || st.hold != 0) {
 			return true
 		}
 	}

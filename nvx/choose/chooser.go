@@ -1,0 +1,372 @@
+package choose
+
+import (
+	"slices"
+	"time"
+
+	"xmsched/compute"
+)
+
+// Chooser decides for the tasks of one device. The caller tells what happened,
+// then asks Decide what follows.
+type Chooser struct {
+	costs Costs
+	now   time.Duration
+	tasks []*Task // in order of arrival
+
+	regime   Regime
+	regimeAt time.Duration
+
+	// The turns of backgrounds of which one runs at a time.
+	current *Task
+	turns   uint64
+	used    time.Duration // of the current one's turn
+	counted time.Duration // until when used counts
+
+	// The foreground, over all its tasks.
+	busy      bool
+	busySince time.Duration
+	idleSince time.Duration // 0: was never busy
+	gaps      window
+
+	sum     summary
+	dirty   []*Task // whose verdict is new, where nobody can be suspended
+	changed []*Task
+	opened  []*Task
+	next    time.Duration
+}
+
+// summary is what one look over all tasks tells.
+type summary struct {
+	tops      int
+	busy      bool // a foreground has work
+	long      bool // one of those that have is known for long requests
+	topArmed  bool // one of those that have has a short slice itself
+	members   int
+	strangers int // backgrounds in use that cannot be prepared
+	exclusive bool
+	bestRank  int // of members with work
+}
+
+// New makes a chooser for a device of these costs, without tasks. Decisions begin at
+// time 0.
+func New(costs Costs) *Chooser { return &Chooser{costs: costs.WithDefaults()} }
+
+// SetCosts takes other costs into use.
+func (c *Chooser) SetCosts(costs Costs) { c.costs = costs.WithDefaults() }
+
+// Regime is how the backgrounds are prepared at present.
+func (c *Chooser) Regime() Regime { return c.regime }
+
+// Add takes a task in. Its order is the zero Order until it is decided on.
+func (c *Chooser) Add(id compute.TaskID) *Task {
+	t := &Task{id: id}
+	c.tasks = append(c.tasks, t)
+	c.dirty = append(c.dirty, t)
+	return t
+}
+
+// Remove forgets a task.
+func (c *Chooser) Remove(t *Task) {
+	drop := func(x *Task) bool { return x == t }
+	c.tasks, c.dirty = slices.DeleteFunc(c.tasks, drop), slices.DeleteFunc(c.dirty, drop)
+	if c.current == t {
+		c.current = nil
+	}
+}
+
+// SetAble says what a task can do: whether it can be suspended and have its time
+// slice set, and whether a short slice suits it, which is so where it has one
+// compute group.
+func (c *Chooser) SetAble(t *Task, holds, arms bool) {
+	if !holds {
+		t.stuck, t.held = false, false
+	}
+	if t.holds != holds || t.arms != arms {
+		t.holds, t.arms = holds, arms
+		c.dirty = append(c.dirty, t)
+	}
+}
+
+// SetAway says whether a task can be reached: one whose process is stopped carries
+// nothing out, and what it had on the device goes on.
+func (c *Chooser) SetAway(t *Task, away bool) { t.away = away }
+
+// SetRank gives a task's place among the backgrounds: the larger goes first.
+func (c *Chooser) SetRank(t *Task, rank int) { t.rank = rank }
+
+// SetGrain tells the mean length of a task's commands; 0: not known.
+func (c *Chooser) SetGrain(t *Task, grain time.Duration) { t.grain = grain }
+
+// Verdict is the policy's word on a task.
+func (c *Chooser) Verdict(t *Task, open bool, mode compute.Mode) {
+	t.open, t.mode = open, mode
+	c.dirty = append(c.dirty, t)
+}
+
+// Ready says that a task has work since then.
+func (c *Chooser) Ready(t *Task, at time.Duration) {
+	if t.ready {
+		return
+	}
+	t.ready, t.readyAt = true, at
+	if !t.order.Open && at-t.closedAt < late {
+		t.quiet = false // it may have passed the gate before it closed
+	}
+}
+
+// Idle says that a task has had no work since then.
+func (c *Chooser) Idle(t *Task, at time.Duration) {
+	if !t.ready {
+		return
+	}
+	t.ready, t.lastReady = false, at
+	if t.mode == compute.Top {
+		t.requests.add(max(0, at-t.readyAt))
+	}
+}
+
+// Ran tells of one run of a task: from its first command to the end of the
+// synchronisation that it waited in, and how much of that it spent before it
+// waited. Unlike what lies between Ready and Idle, a run ends however soon the next
+// begins.
+func (c *Chooser) Ran(t *Task, run, launching time.Duration) {
+	if t.mode == compute.Top {
+		t.bound.ran(c.now, run, launching)
+	}
+}
+
+// Did tells what was acknowledged of a task's present order.
+func (c *Chooser) Did(t *Task, held bool, slice time.Duration) {
+	held = held && t.order.Hold
+	if t.held && !held {
+		t.heldAt = c.now // it lapsed, and is asked for again
+	}
+	t.held, t.slice, t.stuck = held, slice, false
+}
+
+// Decide says whose order changed, those that stop before those that go. The slice
+// holds until the next call.
+func (c *Chooser) Decide(now time.Duration) []*Task {
+	c.now = max(c.now, now)
+	c.next = 0
+	c.changed, c.opened = c.changed[:0], c.opened[:0]
+	if !c.involved() {
+		for _, t := range c.dirty {
+			c.apply(t, c.plain(t))
+		}
+	} else {
+		c.survey()
+		c.setRegime()
+		c.takeTurns()
+		runner := c.runner()
+		for _, t := range c.tasks {
+			if t != runner {
+				c.apply(t, c.order(t, runner))
+			}
+		}
+		if runner != nil {
+			c.apply(runner, c.run(runner))
+		}
+		for _, t := range c.tasks {
+			c.setSlice(t)
+		}
+	}
+	clear(c.dirty)
+	c.dirty = c.dirty[:0]
+	c.changed = append(c.changed, c.opened...)
+	return c.changed
+}
+
+// Next is when to decide again without news; 0: not before some.
+func (c *Chooser) Next() time.Duration { return c.next }
+
+// involved says whether anything but gates is to be decided on.
+func (c *Chooser) involved() bool {
+	for _, t := range c.tasks {
+		if t.holds || t.order.Hold || t.order.Slice != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *Chooser) wake(at time.Duration) {
+	if at > c.now && (c.next == 0 || at < c.next) {
+		c.next = at
+	}
+}
+
+// survey looks over all tasks once.
+func (c *Chooser) survey() {
+	s := summary{bestRank: -1 << 31}
+	for _, t := range c.tasks {
+		if t.order.Hold && !t.held && !t.stuck && t.holds {
+			if c.now-t.heldAt >= AckLimit {
+				t.stuck = true
+			} else {
+				c.wake(t.heldAt + AckLimit)
+			}
+		}
+		if !t.order.Open && !t.ready {
+			t.quiet = true // what it does next is behind the gate
+		}
+		switch {
+		case t.mode == compute.Top:
+			s.tops++
+			if t.ready && t.open {
+				s.busy = true
+				s.long = s.long || t.longRequests(c.costs)
+				s.topArmed = s.topArmed || t.armed()
+			}
+		case t.mode != compute.Bounded:
+		case t.member():
+			s.members++
+			s.exclusive = s.exclusive || t.armed()
+			if t.ready {
+				s.bestRank = max(s.bestRank, t.rank)
+			}
+		case t.lost() || c.stirs(t):
+			s.strangers++
+		}
+	}
+	c.sum = s
+	c.follow(s.busy)
+}
+
+// stirs says whether a task uses the device, or did until lately.
+func (c *Chooser) stirs(t *Task) bool {
+	if t.ready {
+		return true
+	}
+	if t.lastReady == 0 || c.now-t.lastReady >= recent {
+		return false
+	}
+	c.wake(t.lastReady + recent)
+	return true
+}
+
+// follow notes when the foreground begins and ends to have work.
+func (c *Chooser) follow(busy bool) {
+	if busy == c.busy {
+		return
+	}
+	c.busy = busy
+	edge := time.Duration(0)
+	for _, t := range c.tasks {
+		if t.mode != compute.Top {
+			continue
+		}
+		if busy && t.ready && (edge == 0 || t.readyAt < edge) {
+			edge = t.readyAt
+		}
+		if !busy {
+			edge = max(edge, t.lastReady)
+		}
+	}
+	edge = min(edge, c.now)
+	if !busy {
+		c.idleSince = edge
+		return
+	}
+	c.busySince = edge
+	if c.idleSince != 0 {
+		c.gaps.add(max(0, edge-c.idleSince))
+	}
+}
+
+// setRegime decides how the backgrounds are prepared.
+func (c *Chooser) setRegime() {
+	want := Plain
+	if c.sum.tops > 0 && c.sum.members > 0 && c.sum.strangers == 0 {
+		want = Arm
+		if c.cpuBound() {
+			want = Beside
+		}
+	}
+	if want == c.regime {
+		return
+	}
+	if want != Plain && c.regime != Plain && c.now < c.regimeAt+settled {
+		c.wake(c.regimeAt + settled)
+		return
+	}
+	c.regime, c.regimeAt = want, c.now
+	for _, t := range c.tasks {
+		t.bound.beside(want == Beside && t.mode == compute.Top)
+	}
+}
+
+// cpuBound says whether every foreground in use waits for the CPU. While none is,
+// what was found out last holds.
+func (c *Chooser) cpuBound() bool {
+	some := false
+	for _, t := range c.tasks {
+		if t.mode == compute.Top && c.stirs(t) {
+			if !t.bound.cpu {
+				return false
+			}
+			some = true
+		}
+	}
+	return some || c.regime == Beside
+}
+
+// allowed says whether a background may run: the policy's word, or what the
+// regime makes of it.
+func (c *Chooser) allowed(t *Task) bool {
+	return t.open || c.regime == Beside && c.busy && t.rank >= c.sum.bestRank
+}
+
+// eligible says whether a member wants a turn and may have it.
+func (c *Chooser) eligible(t *Task) bool { return t.ready && t.member() && c.allowed(t) }
+
+// takeTurns decides which of the members runs, where only one may.
+func (c *Chooser) takeTurns() {
+	c.sum.exclusive = c.sum.exclusive || c.regime != Plain
+	if c.current != nil && (!c.sum.exclusive || !c.current.member()) {
+		c.current = nil
+	}
+	if !c.sum.exclusive {
+		return
+	}
+	cur := c.current
+	if cur != nil && cur.ready && cur.order.Open && !cur.order.Hold {
+		c.used += c.now - c.counted
+	}
+	c.counted = c.now
+	var next, spare *Task // who waits longest; who could run but has no work
+	for _, t := range c.tasks {
+		switch {
+		case t == cur:
+		case c.eligible(t):
+			if next == nil || t.turn < next.turn {
+				next = t
+			}
+		case spare == nil && t.member() && c.allowed(t):
+			spare = t
+		}
+	}
+	switch {
+	case next == nil && (cur == nil || !c.allowed(cur) && !c.busy) && spare != nil:
+		c.take(spare)
+	case next == nil:
+	case cur == nil || !c.eligible(cur) || c.used >= c.costs.turn():
+		c.take(next)
+	default:
+		c.wake(c.now + c.costs.turn() - c.used)
+	}
+}
+
+func (c *Chooser) take(t *Task) {
+	c.turns++
+	c.current, t.turn, c.used = t, c.turns, 0
+}
+
+// runner is the member that may run now; nil: none may, or all.
+func (c *Chooser) runner() *Task {
+	if c.current != nil && c.allowed(c.current) {
+		return c.current
+	}
+	return nil
+}

@@ -1,0 +1,219 @@
+package choose
+
+import (
+	"time"
+
+	"xmsched/compute"
+)
+
+// plain is the order of a task of which nothing but the gate is decided.
+func (c *Chooser) plain(t *Task) Order {
+	o := Order{Open: t.open, Slice: t.order.Slice, Reason: Outranked}
+	if t.open {
+		o.Reason = Runs
+	}
+	return o
+}
+
+// order is that of a task which is not the runner.
+func (c *Chooser) order(t, runner *Task) Order {
+	o := c.plain(t)
+	if t.mode != compute.Bounded || !t.holds {
+		return o
+	}
+	if !c.sum.exclusive || !t.member() {
+		if !o.Open {
+			o.Hold, o.Reason = c.suspends(t)
+		}
+		return o
+	}
+	o.Open = false
+	switch {
+	case runner != nil:
+		o.Reason = NotItsTurn
+		o.Hold = t.order.Hold || t.runnable()
+	case c.allowed(t):
+		o.Reason, o.Hold = NotItsTurn, t.order.Hold
+	default:
+		o.Hold, o.Reason = c.suspends(t)
+	}
+	return o
+}
+
+// suspends says whether a task that the policy keeps out is to be suspended as
+// well. What is suspended stays so.
+func (c *Chooser) suspends(t *Task) (bool, Reason) {
+	if t.order.Hold {
+		return true, t.order.Reason
+	}
+	if !t.runnable() {
+		return false, Outranked
+	}
+	if !c.busy {
+		return c.suspendsForTurn(t)
+	}
+	if !t.sureArmed() || c.sum.topArmed {
+		return true, Unarmed
+	}
+	if c.sum.long {
+		return true, LongRequest
+	}
+	at := c.busySince + c.costs.holdAfter()
+	if c.now >= at {
+		return true, RequestGrew
+	}
+	c.wake(at)
+	return false, Switched
+}
+
+// suspendsForTurn says so for one that is kept out by its equals: where commands
+// are short the gate is enough, and a suspension would take more than it gives.
+func (c *Chooser) suspendsForTurn(t *Task) (bool, Reason) {
+	if t.grain != 0 && t.grain <= c.costs.Suspend {
+		return false, Outranked
+	}
+	closed := t.closedAt
+	if t.order.Open {
+		closed = c.now // now, that is
+	}
+	if at := closed + c.costs.holdAfter(); c.now < at {
+		c.wake(at)
+		return false, Outranked
+	}
+	return true, LongKernels
+}
+
+// run is the runner's order: it goes, unless another armed one may still be on the
+// device, or the foreground is back before it would be worth it.
+func (c *Chooser) run(t *Task) Order {
+	o := Order{Open: true, Slice: t.order.Slice, Reason: Runs}
+	if !t.open {
+		o.Reason = RunsBeside
+	}
+	if t.order.Open && !t.order.Hold {
+		return o
+	}
+	if c.blocked(t) {
+		return Order{Hold: t.order.Hold, Slice: t.order.Slice, Reason: WaitsForStop}
+	}
+	if c.overGap(t) {
+		return Order{Hold: true, Slice: t.order.Slice, Reason: OverGap}
+	}
+	return o
+}
+
+// blocked says whether an armed task would run beside another.
+func (c *Chooser) blocked(t *Task) bool { return t.armed() && c.armedBeside(t) }
+
+// armedBeside says whether another armed background may be on the device. One that
+// cannot be stopped is not waited for.
+func (c *Chooser) armedBeside(t *Task) bool {
+	for _, o := range c.tasks {
+		if o != t && o.member() && o.armed() && o.runnable() {
+			return true
+		}
+	}
+	return false
+}
+
+// overGap says whether a suspended background stays so after the foreground's
+// request, as the next is near and long as well; but never for longer than it may
+// lose a request.
+func (c *Chooser) overGap(t *Task) bool {
+	if !t.order.Hold || c.busy || !c.gaps.known() || c.gaps.median >= c.costs.Suspend+c.costs.Resume || !c.longForeground() {
+		return false
+	}
+	until := c.idleSince + Loss - c.costs.Resume
+	if c.now >= until {
+		return false
+	}
+	c.wake(until)
+	return true
+}
+
+// longForeground says whether a foreground in use is known for long requests.
+func (c *Chooser) longForeground() bool {
+	for _, t := range c.tasks {
+		if t.mode == compute.Top && t.longRequests(c.costs) && c.stirs(t) {
+			return true
+		}
+	}
+	return false
+}
+
+// apply makes an order the task's.
+func (c *Chooser) apply(t *Task, o Order) {
+	if o == t.order {
+		return
+	}
+	before := t.order
+	t.order = o
+	switch {
+	case o.Open:
+		t.quiet = false
+	case before.Open:
+		t.closedAt, t.quiet = c.now, !t.ready
+	}
+	if o.Hold && !before.Hold {
+		t.heldAt = c.now
+		c.wake(c.now + AckLimit)
+	}
+	if !o.Hold {
+		t.held = false
+	}
+	if before.Open && !o.Open || o.Hold && !before.Hold {
+		c.changed = append(c.changed, t)
+	} else {
+		c.opened = append(c.opened, t)
+	}
+}
+
+// setSlice brings a task's time slice to what the regime wants: rarely, not beside
+// a short request, and never so that two armed tasks are on the device at a time.
+func (c *Chooser) setSlice(t *Task) {
+	want := c.wantedSlice(t)
+	if want == t.order.Slice {
+		return
+	}
+	if at := t.slicedAt + c.costs.sliceEvery(); t.sliced && c.now < at {
+		c.wake(at)
+		return
+	}
+	if c.busy && c.now < c.busySince+patience {
+		c.wake(c.busySince + patience)
+		return
+	}
+	if isShort(want) && t.runnable() && c.armedBeside(t) {
+		return // an acknowledgement will come
+	}
+	t.sliced, t.slicedAt = true, c.now
+	o := t.order
+	o.Slice = want
+	t.order = o
+	c.note(t)
+}
+
+// note has a task among those whose order changed.
+func (c *Chooser) note(t *Task) {
+	for _, list := range [][]*Task{c.changed, c.opened} {
+		for _, x := range list {
+			if x == t {
+				return
+			}
+		}
+	}
+	c.opened = append(c.opened, t)
+}
+
+func (c *Chooser) wantedSlice(t *Task) time.Duration {
+	if !t.member() {
+		return 0
+	}
+	switch c.regime {
+	case Arm:
+		return Armed
+	case Beside:
+		return Besides
+	}
+	return 0
+}

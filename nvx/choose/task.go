@@ -1,0 +1,138 @@
+package choose
+
+import (
+	"time"
+
+	"xmsched/compute"
+)
+
+// Task is one task on the chooser's device.
+type Task struct {
+	// Tag is the caller's; the chooser does not look at it.
+	Tag any
+
+	id   compute.TaskID
+	rank int // by the policy's priority, among backgrounds beside a foreground
+
+	// What the task can do.
+	holds bool // it can be suspended, and its time slice set
+	arms  bool // a short slice does no harm: it has one compute group
+	stuck bool // a suspension was not answered
+	away  bool // nobody of it can be reached: its process is stopped
+
+	// The policy's word.
+	open bool
+	mode compute.Mode
+
+	ready     bool
+	readyAt   time.Duration
+	lastReady time.Duration // when it last had work, once it has none
+
+	// What was acknowledged of the last order.
+	held  bool
+	slice time.Duration
+
+	order    Order
+	closedAt time.Duration // when the gate closed
+	heldAt   time.Duration // when the suspension was ordered
+	quiet    bool          // the gate is closed and was when it last had no work
+	sliced   bool          // the slice was ever changed
+	slicedAt time.Duration
+
+	turn uint64 // number of its last turn
+
+	requests window        // lengths, as foreground
+	grain    time.Duration // mean length of its commands, as background; 0: not known
+	bound    bound
+}
+
+// ID is the task's.
+func (t *Task) ID() compute.TaskID { return t.id }
+
+// Order is what is to be done with the task.
+func (t *Task) Order() Order { return t.order }
+
+// Request is the usual length of the task's requests; false: not known yet.
+func (t *Task) Request() (time.Duration, bool) { return t.requests.median, t.requests.known() }
+
+func isShort(slice time.Duration) bool { return slice > 0 && slice < shortest }
+
+// armed says whether the task has a short slice, or is about to.
+func (t *Task) armed() bool { return isShort(t.order.Slice) || isShort(t.slice) }
+
+// sureArmed says whether the short slice is in force.
+func (t *Task) sureArmed() bool { return isShort(t.order.Slice) && isShort(t.slice) }
+
+// member says whether the task is a background that is prepared for a foreground.
+func (t *Task) member() bool {
+	return t.mode == compute.Bounded && t.holds && t.arms && !t.stuck && !t.lost()
+}
+
+// lost says whether the task may be on the device and nothing can be done about it.
+func (t *Task) lost() bool { return t.away && !t.held }
+
+// runnable says whether something of the task may be on the device. A suspension
+// counts from its acknowledgement on.
+func (t *Task) runnable() bool { return !t.held && (t.order.Open || !t.quiet) }
+
+// longRequests says whether the task's requests are known to be long.
+func (t *Task) longRequests(c Costs) bool { return t.requests.known() && t.requests.median > c.long() }
+
+// A foreground is bound by the CPU that spends most of its time launching, in runs
+// that are long enough for it to matter.
+const (
+	boundRuns  = 8
+	boundAbove = 800 // thousandths of a run spent launching, from which on
+	boundBelow = 600 // and below which no more
+	boundRun   = 2 * time.Millisecond
+	// What runs may be longer with a background beside them before that is given up,
+	// in percent, and for how long then.
+	besideSlower = 115
+	besideBan    = 30 * time.Second
+)
+
+// bound is what is known of a foreground's runs: from the first command after
+// nothing to the synchronisation's end, however short the pause before the next.
+type bound struct {
+	runs, launching window // lengths; thousandths of the length spent launching
+	cpu             bool
+
+	base   time.Duration // usual run without anybody beside; 0: nobody is beside
+	banned time.Duration // not again before
+}
+
+// ran takes in one run.
+func (b *bound) ran(now, run, launching time.Duration) {
+	b.runs.length, b.launching.length = boundRuns, boundRuns
+	b.runs.add(run)
+	share := time.Duration(0)
+	if run > 0 {
+		share = min(launching, run) * 1000 / run
+	}
+	b.launching.add(share)
+	switch {
+	case !b.runs.full():
+	case b.cpu:
+		slower := b.base != 0 && b.runs.median*100 > b.base*besideSlower
+		if slower {
+			b.banned = now + besideBan
+		}
+		b.cpu = !slower && b.launching.median >= boundBelow && b.runs.median >= boundRun/2
+	default:
+		b.cpu = b.launching.median > boundAbove && b.runs.median > boundRun && now >= b.banned
+	}
+}
+
+// beside says that a background runs beside the task from now on, or no more. Runs
+// of the other kind are no measure.
+func (b *bound) beside(on bool) {
+	if on == (b.base != 0) {
+		return
+	}
+	b.base = 0
+	if on {
+		b.base = b.runs.median
+	}
+	b.runs.clear()
+	b.launching.clear()
+}

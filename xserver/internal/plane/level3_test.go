@@ -1,0 +1,362 @@
+package plane
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/nvx/choose"
+	"xmsched/preempt/board"
+)
+
+// offered is what the device of these tests offers.
+var offered = Offer{Level3: true}
+
+// at3 is a guest that can do Level 3 and carries wishes out when told to.
+func (r *rig) at3(task compute.TaskID, priority int) *guest {
+	r.t.Helper()
+	r.turn(func(p *Plane) { p.SetOffer(compute.Device(testGPU.UUID.String()), offered) })
+	g := r.guest(task, priority)
+	g.configure(0, 16, 8)
+	g.canDo(3, board.NothingInTheWay)
+	return g
+}
+
+// obey does what is wished, in no time, and does not ring.
+func (g *guest) obey() board.HoldView {
+	want, w := g.device.Wish()
+	v := g.board.HoldView(0)
+	if w.Hold != board.HoldNone && v.Held == board.HoldNone {
+		v.Holds++
+	}
+	v.Did, v.Held, v.SliceUS, v.Error = want, w.Hold, w.SliceUS, 0
+	v.HoldTime, v.ReleaseTime = 600*time.Microsecond, 400*time.Microsecond
+	g.device.Did(v)
+	return v
+}
+
+func (g *guest) wantWish(what string, hold board.Hold, sliceUS uint32) {
+	g.r.t.Helper()
+	if _, w := g.device.Wish(); w.Hold != hold || w.SliceUS != sliceUS {
+		g.r.t.Errorf("%s at %v: wish %+v, want %v, %d us", what, g.r.now, w, hold, sliceUS)
+	}
+}
+
+// pair3 is a foreground and a background that is armed, both without work.
+func pair3(t *testing.T) (r *rig, low, high *guest) {
+	r = newRig(t)
+	low = r.at3(1, 0)
+	high = r.at3(2, 5)
+	low.wantWish("beside a foreground", board.HoldNone, 1)
+	low.obey()
+	low.ring()
+	return r, low, high
+}
+
+// TestNoWishesBelowLevel3 holds that nobody is asked for anything who cannot do it.
+func TestNoWishesBelowLevel3(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	low.canDo(2, board.NothingInTheWay)
+	low.ready(true)
+	high.ready(true)
+	r.pass(time.Second)
+	if want, _ := low.device.Wish(); want != 0 {
+		t.Errorf("asked for wish %d", want)
+	}
+}
+
+func TestLevel3NeedsAnOffer(t *testing.T) {
+	r := newRig(t)
+	g := r.guest(1, 0)
+	g.configure(3, 16, 8)
+	g.canDo(3, board.NothingInTheWay)
+	g.wantNumbers("before the device was probed", 2, 16, 8)
+	if l := r.plane.Describe().Processes[0].Levels[0]; l.Max != 2 || l.Offer != NotProbed {
+		t.Errorf("described as %+v", l)
+	}
+	id := compute.Device(testGPU.UUID.String())
+	r.turn(func(p *Plane) { p.SetOffer(id, Offer{Level3: true}) })
+	g.wantNumbers("when it passed", 3, 16, 8)
+	r.turn(func(p *Plane) { p.SetOffer(id, Offer{Why: "the driver is another"}) })
+	g.wantNumbers("when it is offered no more", 2, 16, 8)
+	if l := r.plane.Describe().Processes[0].Levels[0]; l.Offer != "the driver is another" {
+		t.Errorf("described as %+v", l)
+	}
+}
+
+func TestBackgroundIsArmedOnlyForAForeground(t *testing.T) {
+	r := newRig(t)
+	low := r.at3(1, 0)
+	low.ready(true)
+	if want, _ := low.device.Wish(); want != 0 {
+		t.Error("armed while alone")
+	}
+	high := r.at3(2, 5)
+	low.wantWish("when a foreground came", board.HoldNone, 1)
+	low.obey()
+	r.pass(300 * time.Millisecond)
+	r.turn(func(p *Plane) { p.Remove(high.id) })
+	low.wantWish("when it left", board.HoldNone, 0)
+	low.want("alone again", true, board.Free)
+}
+
+// TestRequestThatGrowsSuspends has a foreground of which nothing is known: the
+// armed background stops at once, and is suspended when the request lasts.
+func TestRequestThatGrowsSuspends(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	high.ready(true)
+	low.want("at the request", false, board.Bounded)
+	low.wantWish("at the request", board.HoldNone, 1)
+	r.pass(time.Millisecond)
+	low.wantWish("after 1 ms", board.HoldNone, 1)
+	r.pass(500 * time.Microsecond)
+	low.wantWish("after 1.5 ms", board.HoldCompute, 1)
+	low.obey()
+	r.pass(time.Millisecond)
+	high.ready(false)
+	r.pass(time.Millisecond)
+	low.want("after the request", true, board.Bounded)
+	low.wantWish("after the request", board.HoldNone, 1)
+	low.obey()
+	r.pass(5 * time.Millisecond)
+	seats := r.plane.Describe().Seats
+	c := seats[0].Cost
+	if c.Levels[3].Taken != 1 || c.Stopped < 2*time.Millisecond || c.Stopped > 5*time.Millisecond || c.Lost == 0 {
+		t.Errorf("the background's books: %+v", c)
+	}
+	if g := seats[1].Cost.Levels[3].Given; g != 1 {
+		t.Errorf("given %d times at level 3, want 1", g)
+	}
+}
+
+// requests has the foreground make some that last so long.
+func (r *rig) requests(high *guest, others []*guest, n int, length, gap time.Duration) {
+	for range n {
+		high.ready(true)
+		r.pass(length)
+		for _, o := range others {
+			o.obey()
+		}
+		high.ready(false)
+		r.pass(gap)
+		for _, o := range others {
+			o.obey()
+		}
+		r.pass(0)
+	}
+}
+
+func TestLongRequestsSuspendAtOnce(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	r.requests(high, []*guest{low}, 5, 6*time.Millisecond, 6*time.Millisecond)
+	high.ready(true)
+	low.wantWish("at a request that will be long", board.HoldCompute, 1)
+	if o := r.plane.Describe().Seats[0].Order; o.Reason != choose.LongRequest {
+		t.Errorf("for the reason %q", o.Reason)
+	}
+}
+
+// TestArmedTakeTurns has two busy backgrounds: one runs at a time, the other is let
+// go only after the first says that it stands still.
+func TestArmedTakeTurns(t *testing.T) {
+	r, a, _ := pair3(t)
+	b := r.at3(3, 0)
+	b.obey()
+	a.ready(true)
+	b.ready(true)
+	r.pass(time.Millisecond)
+	a.obey()
+	b.obey()
+	r.pass(10 * time.Millisecond)
+	a.want("in its turn", true, board.Bounded)
+	b.want("waiting for its turn", false, board.Bounded)
+	r.pass(choose.TurnLength)
+	a.want("after its turn", false, board.Bounded)
+	a.wantWish("after its turn", board.HoldCompute, 1)
+	b.want("before the first stands still", false, board.Bounded)
+	a.obey()
+	r.pass(3 * time.Millisecond)
+	b.obey()
+	b.want("when the first stands still", true, board.Bounded)
+	b.wantWish("in its turn", board.HoldNone, 1)
+	r.pass(choose.TurnLength)
+	b.obey()
+	r.pass(time.Millisecond)
+	a.obey()
+	a.want("in its second turn", true, board.Bounded)
+}
+
+// TestLapsedHoldIsAskedForAgain has a client let go by itself, as it does when the
+// daemon stood still for a second.
+func TestLapsedHoldIsAskedForAgain(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	high.ready(true)
+	r.pass(2 * time.Millisecond)
+	v := low.obey()
+	r.pass(10 * time.Millisecond)
+	v.Held = board.HoldNone // without a new wish
+	low.device.Did(v)
+	before, _ := low.device.Wish()
+	r.pass(200 * time.Millisecond)
+	want, w := low.device.Wish()
+	if want == before || w.Hold != board.HoldCompute {
+		t.Errorf("wish %d %+v after a heartbeat, was %d", want, w, before)
+	}
+}
+
+func TestRefusedWishEndsLevel3(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	high.ready(true)
+	r.pass(2 * time.Millisecond)
+	want, _ := low.device.Wish()
+	low.device.Did(board.HoldView{Did: want, Error: 0x56})
+	r.pass(time.Millisecond)
+	low.wantNumbers("after the driver refused", 2, 16, 8)
+	low.wantWish("after the driver refused", board.HoldNone, 1)
+	low.want("by its gate", false, board.Bounded)
+	for _, p := range r.plane.Describe().Processes {
+		if l := p.Levels[0]; p.Task == 1 && (l.Level != 2 || l.Offer != board.ControlRefused.String()) {
+			t.Errorf("described as %+v", l)
+		}
+	}
+}
+
+// TestSilentClientKeepsNobodyOut has one that never answers: the next goes on
+// without it.
+func TestSilentClientKeepsNobodyOut(t *testing.T) {
+	r, a, high := pair3(t)
+	b := r.at3(3, 0)
+	b.obey()
+	a.ready(true)
+	b.ready(true)
+	r.pass(choose.TurnLength + 2*time.Millisecond) // a is silent from here on
+	for range 40 {
+		r.pass(10 * time.Millisecond)
+		b.obey()
+	}
+	if !b.device.Gate().Open() {
+		t.Error("the other waits for a silent one")
+	}
+	high.ready(true)
+	a.want("silent, under a foreground", false, board.Bounded)
+	b.want("under a foreground", false, board.Bounded)
+}
+
+func TestReleaseLetsGo(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	high.ready(true)
+	r.pass(2 * time.Millisecond)
+	low.obey()
+	r.plane.Release()
+	low.want("after the end", true, board.Free)
+	low.wantWish("after the end", board.HoldNone, 0)
+}
+
+// TestConfiguredDownWhileHeld takes Level 3 away from a suspended task.
+func TestConfiguredDownWhileHeld(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	high.ready(true)
+	r.pass(2 * time.Millisecond)
+	low.obey()
+	for _, level := range []uint32{2, 1} {
+		low.configure(level, 16, 8)
+		low.want("under the foreground", false, board.Bounded)
+		if _, w := low.device.Wish(); w.Hold != board.HoldNone {
+			t.Errorf("still to be held at level %d", level)
+		}
+	}
+}
+
+// TestHeldOnesLeave has processes die while they are suspended, are asked to be,
+// and run: nobody else is kept out.
+func TestHeldOnesLeave(t *testing.T) {
+	for _, after := range []time.Duration{0, choose.TurnLength, choose.TurnLength + 3*time.Millisecond} {
+		r, a, _ := pair3(t)
+		b := r.at3(3, 0)
+		b.obey()
+		a.ready(true)
+		b.ready(true)
+		r.pass(after)
+		r.turn(func(p *Plane) { p.Remove(a.id) })
+		r.pass(time.Millisecond)
+		b.obey()
+		r.pass(time.Millisecond)
+		b.want("alone with the foreground", true, board.Bounded)
+		b.wantWish("alone with the foreground", board.HoldNone, 1)
+	}
+}
+
+// TestGarbageAnswers has background clients write noise about their wishes, among
+// honest ones.
+func TestGarbageAnswers(t *testing.T) {
+	r, low, high := pair3(t)
+	var noisy []*guest
+	for i := range 3 {
+		noisy = append(noisy, r.at3(compute.TaskID(10+i), -5))
+	}
+	rnd := rand.New(rand.NewPCG(5, 6))
+	for range 300 {
+		g := noisy[rnd.IntN(len(noisy))]
+		scribble(g.board, rnd)
+		g.device.SetTimes(rnd.Uint64(), rnd.Uint64())
+		g.device.SetLevelMax(rnd.Uint32(), board.LevelWhy(rnd.Uint32()))
+		g.device.Did(board.HoldView{
+			Did: rnd.Uint32N(8), Held: board.Hold(rnd.Uint32N(5)), SliceUS: rnd.Uint32(), Error: rnd.Uint32N(2),
+		})
+		g.ring()
+		low.ready(true)
+		high.ready(true)
+		low.obey()
+		r.pass(time.Duration(rnd.IntN(3000)) * time.Microsecond)
+		low.want("beside noise", false, board.Bounded)
+		if gate := high.device.Gate(); !gate.Open() {
+			t.Fatalf("the highest is kept out by noise: %v", gate)
+		}
+		high.ready(false)
+		for range 20 {
+			r.pass(10 * time.Millisecond)
+			low.obey()
+		}
+		r.pass(10 * time.Millisecond)
+		if _, w := low.device.Wish(); !low.device.Gate().Open() || w.Hold != board.HoldNone {
+			t.Fatalf("low is kept out by noise: %v %+v, %v", low.device.Gate(), w, r.plane.Describe().Seats)
+		}
+	}
+}
+
+// TestLevel3EdgesAllocateNothing guards the hot path with everything in use.
+func TestLevel3EdgesAllocateNothing(t *testing.T) {
+	r, low, high := pair3(t)
+	low.ready(true)
+	edge := func(ready bool) {
+		r.now += 3 * time.Millisecond
+		r.plane.Begin(r.now)
+		high.device.SetReady(ready)
+		r.plane.Edge(high.id)
+		r.next = r.plane.Finish()
+		for range 3 {
+			low.obey()
+			r.now += time.Millisecond
+			r.plane.Begin(r.now)
+			r.next = r.plane.Finish()
+		}
+	}
+	for range 20 {
+		edge(true)
+		edge(false)
+	}
+	if n := testing.AllocsPerRun(1000, func() { edge(true); edge(false) }); n > 0 {
+		t.Errorf("two edges allocate %v times", n)
+	}
+	if n := r.plane.stats.Wishes; n < 1000 {
+		t.Errorf("only %d wishes: the path was not the one", n)
+	}
+}

@@ -1,0 +1,45 @@
+package plane
+
+import (
+	"xmsched/compute"
+	"xmsched/nvx/choose"
+)
+
+// Offer says whether Level 3 is to be had on a device, by the word of whoever
+// probed it. The zero Offer is that of a device that nobody has probed.
+type Offer struct {
+	Level3 bool
+	Why    string // not; empty: nobody has said
+	Costs  choose.Costs
+}
+
+// NotProbed is why a device offers no Level 3 of which nothing else is known.
+const NotProbed = "not probed yet"
+
+// why is the reason that Level 3 is not offered; empty where it is.
+func (o Offer) why() string {
+	switch {
+	case o.Level3:
+		return ""
+	case o.Why == "":
+		return NotProbed
+	}
+	return o.Why
+}
+
+// SetOffer says what a device offers from now on, whether or not anybody is on it.
+func (p *Plane) SetOffer(id compute.Device, o Offer) {
+	p.offers[id] = o
+	d, ok := p.devices[id]
+	if !ok {
+		return
+	}
+	d.offer = o
+	d.chooser.SetCosts(o.Costs)
+	for _, st := range d.seats {
+		for _, s := range st.sections {
+			p.refresh(s)
+		}
+		p.reassess(st)
+	}
+}

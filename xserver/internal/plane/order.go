@@ -1,0 +1,244 @@
+package plane
+
+import (
+	"time"
+
+	"xmsched/nvx/choose"
+	"xmsched/preempt/board"
+)
+
+const (
+	// A client does not ring for what it did about a wish: a suspension takes 0.6 ms
+	// and is waited for, so the daemon looks; ever more slowly, as one that did not
+	// answer at once may never, but so that no answer is found later than by a quarter
+	// of the time it took.
+	didPollMin = 100 * time.Microsecond
+	didPollMax = 10 * time.Millisecond
+)
+
+// touch has the chooser of a device asked in this turn.
+func (p *Plane) touch(d *device) {
+	if !d.touched {
+		d.touched = true
+		p.touched = append(p.touched, d)
+	}
+}
+
+// touchDue touches the devices whose chooser's time has come.
+func (p *Plane) touchDue() {
+	for _, d := range p.devices {
+		if at := d.chooser.Next(); at != 0 && at <= p.now {
+			p.touch(d)
+		}
+	}
+}
+
+// settle asks the choosers and carries their orders out: those who stop first, so
+// that room is made before it is given away, and newcomers last.
+func (p *Plane) settle() {
+	for _, d := range p.touched {
+		d.touched = false
+		var stopped uint32 // highest level at which somebody was stopped
+		for _, t := range d.chooser.Decide(p.now) {
+			st := t.Tag.(*seat)
+			if st.fresh {
+				continue
+			}
+			p.carry(st)
+			stopped = max(stopped, p.book(st))
+		}
+		d.give(stopped)
+	}
+	clear(p.touched)
+	p.touched = p.touched[:0]
+}
+
+// carry brings a seat's boards to its order.
+func (p *Plane) carry(st *seat) {
+	for _, s := range st.sections {
+		p.ask(s)
+		if s.gate != 0 && p.grantOf(s) != s.grant {
+			p.publish(s)
+		}
+	}
+}
+
+// wishOf is what a section's client is to do about its channel groups.
+func (s *section) wish() board.Wish {
+	o := s.seat.choice.Order()
+	w := board.Wish{SliceUS: uint32(o.Slice / time.Microsecond)}
+	if o.Hold {
+		w.Hold = board.HoldCompute
+	}
+	return w
+}
+
+// ask stores a section's wish, if it is not what was asked for last.
+func (p *Plane) ask(s *section) {
+	w := s.wish()
+	if w == s.asked {
+		return
+	}
+	p.askAgain(s, w)
+}
+
+func (p *Plane) askAgain(s *section, w board.Wish) {
+	d := s.process.Board.Device(s.index)
+	s.asked, s.askedAt = w, p.now
+	s.want = d.Ask(s.want, w)
+	p.asked = append(p.asked, d)
+	if !s.waits {
+		s.waits = true
+		p.waiting = append(p.waiting, s)
+	}
+	p.nextDid = p.now + didPollMin
+	p.stats.Wishes++
+}
+
+// lookForAnswers takes in what clients did since the last look.
+func (p *Plane) lookForAnswers() {
+	if len(p.waiting) == 0 || p.nextDid > p.now {
+		return
+	}
+	list := p.waiting
+	p.waiting = p.waiting[:0]
+	for _, s := range list {
+		s.waits = false
+		if p.answered(s) {
+			continue
+		}
+		s.waits = true
+		p.waiting = append(p.waiting, s)
+	}
+	clear(list[len(p.waiting):])
+	if len(p.waiting) > 0 {
+		newest := p.waiting[len(p.waiting)-1].askedAt
+		p.nextDid = p.now + min(max((p.now-newest)/4, didPollMin), didPollMax)
+	}
+}
+
+// answered takes in what a client did about its wish. False: nothing yet. It does
+// no harm to ask about a section that is not waited for: its client may have lapsed
+// since.
+func (p *Plane) answered(s *section) bool {
+	v := s.process.Board.HoldView(s.index)
+	if v.Did != s.want {
+		return false
+	}
+	if v == s.did {
+		return true
+	}
+	before := s.did
+	s.did = v
+	st := s.seat
+	if v.Error != 0 && !s.refused {
+		s.refused = true
+		p.refresh(s)
+		p.reassess(st)
+	}
+	if (before.SliceUS != v.SliceUS || before.Did != v.Did) && v.Error == 0 {
+		p.reassess(st)
+	}
+	held, slice, all := st.did()
+	if all {
+		st.device.chooser.Did(st.choice, held, slice)
+	}
+	p.book(st)
+	p.touch(st.device)
+	return true
+}
+
+// did sums up what a seat's clients did: held, if all of them are; of their slices
+// the shortest that is not the driver's. all is false while one has not answered.
+func (st *seat) did() (held bool, slice time.Duration, all bool) {
+	held, all = true, true
+	for _, s := range st.sections {
+		if s.did.Did != s.want {
+			all = false
+		}
+		held = held && s.did.Held != board.HoldNone
+		if us := time.Duration(s.did.SliceUS) * time.Microsecond; us != 0 && (slice == 0 || us < slice) {
+			slice = us
+		}
+	}
+	return held, slice, all
+}
+
+// renew looks after a wish at a heartbeat: a client whose lease ran out has let go
+// by itself what it was asked to hold, and is asked again; one that has not answered
+// is woken again.
+func (p *Plane) renew(s *section) {
+	if s.want == 0 {
+		return
+	}
+	if !p.answered(s) {
+		p.asked = append(p.asked, s.process.Board.Device(s.index))
+		return
+	}
+	if s.did.Error == 0 && s.did.Held != s.asked.Hold {
+		p.askAgain(s, s.asked)
+	}
+}
+
+// reassess says to the chooser what a seat can do now.
+func (p *Plane) reassess(st *seat) {
+	holds, arms, away := len(st.sections) > 0, len(st.sections) == 1, false
+	for _, s := range st.sections {
+		holds = holds && s.level() >= 3
+		away = away || s.process.stopped
+		// A client that may not shorten its slice, as it has several compute groups,
+		// says what it set instead.
+		if s.did.Did == s.want && s.did.Error == 0 && s.asked.SliceUS != 0 && s.did.SliceUS > s.asked.SliceUS {
+			s.lengthened = true
+		}
+		arms = arms && !s.lengthened
+	}
+	c := st.device.chooser
+	c.SetAble(st.choice, holds, arms)
+	c.SetAway(st.choice, away)
+	p.touch(st.device)
+}
+
+// ran tells the chooser of the run that ended with the idle edge that s.view shows.
+// All of it is the client's word, by whose clock it is as well.
+func (p *Plane) ran(s *section) {
+	now := p.clock(p.now)
+	ready := s.view.ReadyAt
+	if p.cfg.Epoch == 0 || ready == 0 || ready >= now || now-ready > uint64(maxRun) {
+		return
+	}
+	waited := min(max(s.view.WaitedFrom, ready), now)
+	s.seat.device.chooser.Ran(s.seat.choice, time.Duration(now-ready), time.Duration(waited-ready))
+}
+
+// maxRun is the longest run that is believed.
+const maxRun = 10 * time.Second
+
+// clock is a time of the plane by CLOCK_MONOTONIC, in ns.
+func (p *Plane) clock(at time.Duration) uint64 { return p.cfg.Epoch + uint64(at) }
+
+// grain tells the chooser how long the commands of a background are on average, now
+// and then: how long it ran, by how many it launched meanwhile.
+func (p *Plane) grain(st *seat) {
+	const enough = 20 * time.Millisecond
+	ran := st.account.ran - st.grained.ran
+	if ran < enough {
+		return
+	}
+	var launches uint64
+	for _, s := range st.sections {
+		launches += s.view.Launches
+	}
+	n := max(1, launches-st.grained.launches)
+	if launches < st.grained.launches { // a process left, or lies
+		n = 1
+	}
+	st.grained.ran, st.grained.launches = st.account.ran, launches
+	st.device.chooser.SetGrain(st.choice, ran/time.Duration(min(n, uint64(ran))))
+}
+
+// orderOf is a seat's order, for whoever only reads it.
+func (st *seat) order() choose.Order { return st.choice.Order() }
+
+// runs says whether a seat's gate is open: the policy's word, and its turn.
+func (st *seat) runs() bool { return st.choice.Order().Open }
