@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"xmsched/hal/sim/model"
 )
 
@@ -123,13 +125,22 @@ func (c *client) has(id model.ContextID, on *gpu) bool {
 	return false
 }
 
-// take passes a control's time, scaled; less when the device ends.
+// take passes a control's time, scaled; less when the device ends. The runtime's
+// timers are a millisecond late.
 func (d *Device) take(cost time.Duration) {
-	t := time.NewTimer(time.Duration(float64(cost) * d.cfg.Scale))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-d.end:
+	const piece = 20 * time.Millisecond
+	for until := time.Now().Add(time.Duration(float64(cost) * d.cfg.Scale)); ; {
+		left := min(time.Until(until), piece)
+		if left <= 0 {
+			return
+		}
+		ts := unix.NsecToTimespec(int64(left))
+		_ = unix.Nanosleep(&ts, nil)
+		select {
+		case <-d.end:
+			return
+		default:
+		}
 	}
 }
 
