@@ -1,0 +1,138 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"xmsched/nvx/sheet"
+)
+
+const (
+	// calm is how long a suspended kernel is watched: longer than a busy
+	// neighbour's turn, in which a kernel that is not suspended stands still too.
+	calm = 8 * time.Millisecond
+	// again is how long a resumed kernel may take to go on, others' turns included.
+	again = 2 * time.Second
+	// newcomerTime is how long a context may take to be made while the process is
+	// suspended; one that needs the GPU for it waits for the end of the suspension.
+	newcomerTime = 500 * time.Millisecond
+	// rounds of suspension in the probe.
+	probeRounds = 5
+)
+
+// probe tries what level 3 rests on, in this process alone.
+func probe(g *gpu, c *channels, bound error) *sheet.Probe {
+	begin := time.Now()
+	p := &sheet.Probe{At: begin.UTC().Truncate(time.Second)}
+	err := bound
+	if err == nil {
+		err = probeSteps(g, c, p)
+	}
+	p.Level3 = err == nil
+	if err != nil {
+		p.Why = oneLine(err)
+	}
+	p.TookMS = milliseconds(time.Since(begin))
+	return p
+}
+
+func probeSteps(g *gpu, c *channels, p *sheet.Probe) error {
+	var err error
+	if p.ComputeGroups, p.Groups, p.Channels, err = c.known(); err != nil {
+		return err
+	}
+	if p.ComputeGroups == 0 || p.Channels == 0 {
+		return fmt.Errorf("the process's channels are not known: %d compute groups and %d channels were seen", p.ComputeGroups, p.Channels)
+	}
+	// Harmless, and refused where the control is not to be had at all.
+	if err := c.set(holdNone); err != nil {
+		return err
+	}
+	h, err := g.newHeart()
+	if err != nil {
+		return err
+	}
+	if err := h.start(g); err != nil {
+		return err
+	}
+	err = suspensions(c, h)
+	if err == nil {
+		err = setSlices(c)
+	}
+	if err == nil {
+		err = newcomer(g, c, h, p)
+	}
+	// Whatever happened: nothing of this process may stay suspended.
+	if resumed := c.set(holdNone); err == nil {
+		err = resumed
+	}
+	if ended := h.end(); err == nil && ended != nil {
+		err = fmt.Errorf("the kernel that had been suspended: %w", ended)
+	}
+	h.close()
+	return err
+}
+
+// suspensions stops the kernel and lets it go on, several times; asking twice for
+// the same must do no harm.
+func suspensions(c *channels, h *heart) error {
+	for round := range probeRounds {
+		for range 1 + round%2 {
+			if err := c.set(holdCompute); err != nil {
+				return err
+			}
+		}
+		if !h.still(calm) {
+			return errNotStill
+		}
+		for range 1 + round%2 {
+			if err := c.set(holdNone); err != nil {
+				return err
+			}
+		}
+		if !h.beating(again) {
+			return fmt.Errorf("a kernel did not go on within %v of its resumption", again)
+		}
+	}
+	return nil
+}
+
+// setSlices sets the shortest time slice and the default one.
+func setSlices(c *channels) error {
+	for _, us := range []uint32{1, defaultSlice} {
+		if err := c.setSlice(us); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// newcomer makes a context while the process is suspended: what runs in it has
+// to stand still as well.
+func newcomer(g *gpu, c *channels, h *heart, p *sheet.Probe) error {
+	if err := c.set(holdCompute); err != nil {
+		return err
+	}
+	q, err := g.invite()
+	if err != nil {
+		return err
+	}
+	inTime, err := q.begun(newcomerTime)
+	if err == nil && !inTime {
+		p.Notes = append(p.Notes, "a context that is made while its process is suspended waits for the end of the suspension")
+	}
+	if err == nil && (!h.still(calm) || inTime && !q.still(calm)) {
+		err = fmt.Errorf("%w (a context had been made meanwhile)", errNotStill)
+	}
+	if resumed := c.set(holdNone); err == nil {
+		err = resumed
+	}
+	if err == nil {
+		err = q.goesOn(inTime)
+	}
+	if err == nil && !h.beating(again) {
+		err = fmt.Errorf("a kernel did not go on within %v of its resumption", again)
+	}
+	return errors.Join(err, q.leave())
+}

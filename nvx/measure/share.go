@@ -1,0 +1,220 @@
+package measure
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"xmsched/nvx/sheet"
+)
+
+const (
+	// window is how long beats are counted for a share: some fifty turns.
+	window = 200 * time.Millisecond
+	// switchWindows of it are counted for the switch.
+	switchWindows = 6
+	// setRounds is how often a time slice is set for the time of the call.
+	setRounds = 20
+)
+
+// acceptable lengths are asked for while the GPU is idle; shared ones also run
+// beside the neighbour, whose turns they must not make too long.
+var (
+	acceptable = []uint32{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}
+	shared     = []uint32{1, 100, 300, 1000, defaultSlice, 8192}
+)
+
+// together are two hearts of two processes.
+type together struct {
+	h             *heart
+	peer          *peer
+	alone, theirs float64 // beats a second of each when it runs alone
+}
+
+// rate counts the heart's beats for a window.
+func (h *heart) rate() float64 {
+	begin, before := time.Now(), h.beats()
+	time.Sleep(window)
+	return float64(h.beats()-before) / time.Since(begin).Seconds()
+}
+
+// meet measures both alone, and leaves both running.
+func meet(g *gpu, p *peer) (*together, error) {
+	h, err := g.newHeart()
+	if err != nil {
+		return nil, err
+	}
+	t := &together{h: h, peer: p}
+	if err := p.beat(); err != nil {
+		return nil, err
+	}
+	time.Sleep(window / 4)
+	if t.theirs, err = p.rate(); err != nil {
+		return nil, err
+	}
+	if err := p.rest(); err != nil {
+		return nil, err
+	}
+	if err := h.start(g); err != nil {
+		return nil, err
+	}
+	time.Sleep(window / 4)
+	t.alone = h.rate()
+	if t.alone == 0 || t.theirs == 0 {
+		return nil, errors.Join(errors.New("a kernel that runs alone shows no progress"), h.end())
+	}
+	return t, p.beat()
+}
+
+// shares are the parts of the GPU's time that each has now.
+func (t *together) shares() (own, other float64, err error) {
+	reply := make(chan error, 1)
+	var theirs float64
+	go func() { // ends with the peer's answer or its end
+		var err error
+		theirs, err = t.peer.rate()
+		reply <- err
+	}()
+	own = t.h.rate() / t.alone
+	if err := <-reply; err != nil {
+		return 0, 0, err
+	}
+	return min(own, 1), min(theirs/t.theirs, 1), nil
+}
+
+// part ends both.
+func (t *together) part() error {
+	err := errors.Join(t.h.end(), t.peer.rest())
+	t.h.close()
+	return err
+}
+
+// contextSwitch is what the GPU loses at each turn from one busy process to the
+// other: both have the default time slice.
+func contextSwitch(g *gpu, p *peer) (*sheet.Times, error) {
+	t, err := meet(g, p)
+	if err != nil {
+		return nil, err
+	}
+	var costs []time.Duration
+	for range switchWindows {
+		own, other, e := t.shares()
+		if err = e; err != nil {
+			break
+		}
+		lost := max(0, 1-own-other)
+		costs = append(costs, time.Duration(lost/max(1-lost, 0.01)*defaultSlice*float64(time.Microsecond)))
+	}
+	if err := errors.Join(err, t.part()); err != nil {
+		return nil, err
+	}
+	return times(costs), nil
+}
+
+// timeSlices finds out which lengths are accepted and what they do.
+func timeSlices(g *gpu, c *channels, p *peer) (*sheet.TimeSlice, error) {
+	s := &sheet.TimeSlice{DefaultUS: defaultSlice, NeighbourIsUS: defaultSlice}
+	defer func() { _ = c.setSlice(defaultSlice) }() // told by the next that uses it
+	for _, us := range acceptable {
+		if c.setSlice(us) == nil {
+			s.HighestUS = us
+			if s.LowestUS == 0 {
+				s.LowestUS = us
+			}
+		}
+	}
+	var err error
+	if s.SetIdle, err = settingTimes(c); err != nil {
+		return nil, err
+	}
+	t, err := meet(g, p)
+	if err != nil {
+		return nil, err
+	}
+	s.SetBusy, err = settingTimes(c)
+	for _, us := range shared {
+		if err != nil {
+			break
+		}
+		var one sheet.Slice
+		one, err = t.try(c, us)
+		s.Tried = append(s.Tried, one)
+	}
+	// The process alone goes on with the shortest slice; nothing else may.
+	return s, errors.Join(err, c.setSlice(defaultSlice), t.part())
+}
+
+// try runs with a time slice beside the neighbour.
+func (t *together) try(c *channels, us uint32) (sheet.Slice, error) {
+	one := sheet.Slice{AskedUS: us}
+	if err := c.setSlice(us); err != nil {
+		one.Status = refusal(err)
+		return one, nil
+	}
+	one.Accepted = true
+	time.Sleep(window / 10)
+	own, other, err := t.shares()
+	if err != nil {
+		return one, err
+	}
+	one.SharePercent, one.LostPercent = percent(own), percent(max(0, 1-own-other))
+	return one, nil
+}
+
+// percent has a digit behind the point.
+func percent(share float64) float64 { return float64(int(share*1000+0.5)) / 10 }
+
+// settingTimes sets the slice to and fro.
+func settingTimes(c *channels) (*sheet.Times, error) {
+	var took []time.Duration
+	for i := range setRounds {
+		us := uint32(1000 + 1000*(i%2))
+		begin := time.Now()
+		if err := c.setSlice(us); err != nil {
+			return nil, err
+		}
+		took = append(took, time.Since(begin))
+		anyMoment(2 * time.Millisecond)
+	}
+	return times(took), nil
+}
+
+// requests of the foreground in each condition.
+const requests = 50
+
+// foreground measures how long an empty command of the peer takes while this
+// process is alone with it, busy, armed, or stopped in mid-kernel.
+func foreground(g *gpu, c *channels, p *peer) (*sheet.Foreground, error) {
+	var f sheet.Foreground
+	h, err := g.newHeart()
+	if err != nil {
+		return nil, err
+	}
+	if f.Alone, err = p.requests(requests); err != nil {
+		return nil, err
+	}
+	if err := h.start(g); err != nil {
+		return nil, err
+	}
+	for _, step := range []struct {
+		prepare func() error
+		into    **sheet.Times
+	}{
+		{func() error { return nil }, &f.Beside},
+		{func() error { return c.setSlice(1) }, &f.Armed},
+		{func() error { return errors.Join(c.setSlice(defaultSlice), c.set(holdCompute)) }, &f.Stopped},
+	} {
+		if err = step.prepare(); err != nil {
+			break
+		}
+		if *step.into, err = p.requests(requests); err != nil {
+			break
+		}
+	}
+	err = errors.Join(err, c.set(holdNone), c.setSlice(defaultSlice), h.end())
+	if err != nil {
+		return nil, fmt.Errorf("a foreground beside this process: %w", err)
+	}
+	h.close()
+	return &f, nil
+}
