@@ -14,7 +14,9 @@
 
 #include "agent.h"
 #include "boardmap.h"
+#include "channels.h"
 #include "gate.h"
+#include "hold.h"
 #include "resolve.h"
 #include "state.h"
 #include "sys.h"
@@ -178,6 +180,7 @@ static void leaving(void)
 {
 	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
 		return;
+	(void)xm_hold_leave(); /* first: who holds the next lock may be waiting for suspended work */
 	if (lock_soon(&xm_probe))
 		pthread_mutex_unlock(&xm_probe);
 	if (lock_soon(&xm_lock)) {
@@ -188,6 +191,7 @@ static void leaving(void)
 		pthread_mutex_unlock(&xm_lock);
 	}
 	xm_watchdog_kick(); /* it opens what the daemon closes from now on */
+	xm_channels_kick();
 	xm_agent_news();
 }
 

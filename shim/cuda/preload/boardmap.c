@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "channels.h"
 #include "device.h"
 #include "gate.h"
 #include "guard.h"
@@ -105,6 +106,7 @@ int xm_board_attach(int board_fd, int event_fd)
 				xm_dev_claim(&xm_state.devs[i]);
 			xm_watchdog_start();
 			xm_tail_start();
+			xm_channels_start();
 		}
 		pthread_mutex_unlock(&xm_lock);
 	}
@@ -116,6 +118,7 @@ int xm_board_attach(int board_fd, int event_fd)
 		return -error;
 	}
 	xm_wake_word(&xm_state.generation);
+	xm_channels_kick();
 	return 0;
 }
 
@@ -157,6 +160,7 @@ void xm_board_detach(void)
 	pthread_mutex_unlock(&xm_lock);
 	xm_watchdog_kick();
 	xm_tail_kick();
+	xm_channels_kick(); /* it switches on what it had switched off for this board */
 }
 
 /* xm_lock held. */
@@ -298,6 +302,7 @@ void xm_board_register(struct xm_context *context)
 	context->views += view != NULL;
 	end_view(context, generation, view, base);
 	pthread_mutex_unlock(&xm_lock);
+	xm_channels_kick();
 }
 
 void xm_board_reach(struct xm_thread *me, struct xm_context *context)

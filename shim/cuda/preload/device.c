@@ -4,6 +4,7 @@
 
 #include "agent_start.h"
 #include "boardmap.h"
+#include "channels.h"
 #include "edge.h"
 #include "gate.h"
 #include "queue.h"
@@ -23,10 +24,13 @@ struct facts {
 	CUdevice handle;
 	CUuuid uuid;
 	char name[64];
+	bool shared;
 };
 
 static bool ask(struct facts *f)
 {
+	int shared = 0;
+
 	*f = (struct facts){0};
 	if (!xm_real.cuCtxGetDevice || xm_real.cuCtxGetDevice(&f->handle))
 		return false;
@@ -34,6 +38,8 @@ static bool ask(struct facts *f)
 		xm_real.cuDeviceGetUuid(&f->uuid, f->handle);
 	if (xm_real.cuDeviceGetName && xm_real.cuDeviceGetName(f->name, sizeof f->name, f->handle) == 0)
 		f->name[sizeof f->name - 1] = 0;
+	if (xm_real.cuDeviceGetAttribute && xm_real.cuDeviceGetAttribute(&shared, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, f->handle) == 0)
+		f->shared = shared != 0;
 	return true;
 }
 
@@ -50,6 +56,7 @@ static struct xm_dev *dev_of(const struct facts *f)
 	d = &xm_state.devs[xm_state.dev_count];
 	d->index = xm_state.dev_count;
 	d->handle = f->handle;
+	d->shared = f->shared;
 	atomic_store(&d->gate, &xm_gate_absent);
 	memcpy(d->uuid, &f->uuid, sizeof d->uuid);
 	memcpy(d->name, f->name, sizeof d->name);
@@ -57,6 +64,8 @@ static struct xm_dev *dev_of(const struct facts *f)
 	if (xm_state.board) {
 		xm_dev_claim(d);
 		xm_watchdog_kick();
+		xm_channels_start();
+		xm_channels_kick();
 	}
 	return d;
 }

@@ -93,7 +93,8 @@ void xm_level_tell(struct xm_dev *dev)
 		level = 1;
 		why = XM_LEVEL_WHY_UNREGISTERED;
 	} else if (dev->reached) {
-		level = 2;
+		level = dev->level3 ? 3 : 2;
+		why = dev->level3_why;
 	}
 	if (!dev->section)
 		return;

@@ -4,6 +4,7 @@
 
 #include "admission.h"
 #include "hooks.h"
+#include "ioctl.h"
 
 /* Primary contexts are named by their device; the handle is known from the
  * retain. Devices beyond the last are not forgotten by us: their contexts end
@@ -33,8 +34,20 @@ static void forget_primary(CUdevice dev)
     xm_context_gone(ctx);
 }
 
+/* While the driver makes a context on this thread, what it allocates is for that
+ * device: remembered in case it cannot be asked. */
+static void begins(CUdevice dev)
+{
+    CUuuid uuid;
+
+    if ((xm_real.cuDeviceGetUuid_v2 && xm_real.cuDeviceGetUuid_v2(&uuid, dev) == CUDA_SUCCESS) ||
+        (xm_real.cuDeviceGetUuid && xm_real.cuDeviceGetUuid(&uuid, dev) == CUDA_SUCCESS))
+        xm_context_begins((const uint8_t *)uuid.bytes);
+}
+
 static CUresult made(CUresult result, CUdevice dev)
 {
+    xm_context_begins(NULL);
     if (result != CUDA_SUCCESS)
         return result;
     xm_context_changed();
@@ -55,28 +68,35 @@ void xm_door_context_set(CUresult result)
 
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
+    begins(dev);
     return made(XM_DRIVER(cuCtxCreate)(pctx, flags, dev), dev);
 }
 
 CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
+    begins(dev);
     return made(XM_DRIVER(cuCtxCreate_v2)(pctx, flags, dev), dev);
 }
 
 CUresult cuCtxCreate_v3(CUcontext *pctx, CUexecAffinityParam *params, int n, unsigned int flags, CUdevice dev)
 {
+    begins(dev);
     return made(XM_DRIVER(cuCtxCreate_v3)(pctx, params, n, flags, dev), dev);
 }
 
 CUresult cuCtxCreate_v4(CUcontext *pctx, CUctxCreateParams *params, unsigned int flags, CUdevice dev)
 {
+    begins(dev);
     return made(XM_DRIVER(cuCtxCreate_v4)(pctx, params, flags, dev), dev);
 }
 
 CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
-    CUresult result = XM_DRIVER(cuDevicePrimaryCtxRetain)(pctx, dev);
+    CUresult result;
 
+    begins(dev);
+    result = XM_DRIVER(cuDevicePrimaryCtxRetain)(pctx, dev);
+    xm_context_begins(NULL);
     if (result == CUDA_SUCCESS) {
         remember_primary(dev, *pctx);
         xm_context_made(dev);

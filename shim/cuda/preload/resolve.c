@@ -23,6 +23,7 @@ typedef void *dlsym_fn(void *, const char *);
 
 struct xm_real xm_real;
 void *xm_driver[XM_HOOKS];
+int (*xm_sim_ioctl)(int, unsigned long, void *);
 
 static dlsym_fn *libc_dlsym;
 static const void *driver_base; /* where the driver is loaded; set last (release) */
@@ -110,6 +111,15 @@ static void fill_real(dlsym_fn *find, void *lib)
 #define FILL(name) __atomic_store_n((void **)&xm_real.name, find(lib, #name), __ATOMIC_RELAXED);
     XM_REAL_LIST(FILL)
 #undef FILL
+    __atomic_store_n((void **)&xm_sim_ioctl, find(lib, "xm_sim_ioctl"), __ATOMIC_RELAXED);
+}
+
+EARLY void *xm_next(const char *name)
+{
+    dlsym_fn *find = real_dlsym();
+    void *found = find ? find(RTLD_NEXT, name) : NULL;
+
+    return found;
 }
 
 bool xm_resolve(void)

@@ -21,6 +21,7 @@
     X(cuCtxPushCurrent_v2)                         \
     X(cuCtxPopCurrent_v2)                          \
     X(cuDevicePrimaryCtxGetState)                  \
+    X(cuDeviceGetAttribute)                        \
     X(cuDeviceGetName)                             \
     X(cuDeviceGetUuid)                             \
     X(cuDeviceGetUuid_v2)                          \
@@ -56,6 +57,13 @@ struct xm_real {
 /* Filled by xm_resolve, constant afterwards; all NULL before, and when there is
  * no driver. */
 extern XM_INTERNAL struct xm_real xm_real;
+
+/* The simulated driver's own answer to requests of the resource manager, which it
+ * exports; NULL: a real driver, which the kernel answers for. */
+extern XM_INTERNAL int (*xm_sim_ioctl)(int fd, unsigned long request, void *arg);
+
+/* The function of that name that comes after ours, as for dlsym(RTLD_NEXT, …) from here. */
+XM_INTERNAL void *xm_next(const char *name);
 
 /* Finds the driver if it has not been found yet. False: there is none (now). */
 XM_INTERNAL bool xm_resolve(void);

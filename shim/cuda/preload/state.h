@@ -63,6 +63,9 @@ struct xm_dev {
 	bool reached;      /* a context of it has the board registered */
 	bool unreached;    /* a context of it could not have it */
 	bool no_waits;     /* the driver refused a wait: level 1 for good */
+	bool shared;       /* its contexts are a multi-process server's */
+	bool level3;       /* its channels are known and can be switched (channels.c) */
+	uint32_t level3_why; /* XM_LEVEL_WHY_*: why not */
 	uint32_t index;    /* of the section */
 	uint32_t edge;
 	uint32_t pending;  /* threads inside admission with a command for this device */

@@ -133,7 +133,7 @@ func table(hooks []hook) []byte {
 
 func exports(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "{\n    global:\n        dlsym;\n")
+	b.WriteString(generated + "{\n    global:\n        dlsym;\n        ioctl;\n        xm_channels_count;\n        xm_channels_hold;\n        xm_channels_slice;\n")
 	for _, h := range hooks {
 		fmt.Fprintf(&b, "        %s;\n", h.Symbol)
 	}
