@@ -55,6 +55,8 @@ type Event struct {
 	WordsFD int `json:"words_fd,omitempty"`
 	// Stops: with the result of observe.
 	Stops *Stops `json:"stops,omitempty"`
+	// Cycles: with the result of cycles.
+	Cycles *CyclesResult `json:"cycles,omitempty"`
 	// IterationsPerUS is what the spin kernel does in a microsecond: with the
 	// result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
