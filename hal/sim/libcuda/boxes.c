@@ -1,16 +1,31 @@
 /* Copies in two and three dimensions, and between contexts. */
 #include "copy.h"
 
-/* Between contexts: such a copy has no place in a capture. */
-enum reach { WITHIN, PEER };
+/* Between contexts, if there are some: such a copy has no place in a capture; when no
+ * stream is named it is in order with all that either context has and gets. */
+struct ends {
+    CUcontext to, from;
+};
 
-static int run(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, enum reach reach, bool async)
+#define WITHIN ((struct ends){NULL, NULL})
+
+static int run(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, struct ends ends, bool async)
 {
-    int rc = reach == PEER && sim_capturing(s) ? sim_capture_sync(s) : CUDA_SUCCESS;
-    return rc ? rc : sim_transfer_run(c, s, t, async);
+    const CUcontext both[2] = {ends.to, ends.from};
+    int rc = ends.to && sim_capturing(s) ? sim_capture_sync(s) : CUDA_SUCCESS;
+
+    for (int i = 0; i < 2 && !rc && !async; i++)
+        if (both[i] && both[i] != c)
+            rc = sim_order_behind(s, both[i]);
+    if (!rc)
+        rc = sim_transfer_run(c, s, t, async);
+    for (int i = 0; i < 2 && !rc && !async; i++)
+        if (both[i] && both[i] != c)
+            rc = sim_order_before(both[i], s);
+    return rc;
 }
 
-static int copy3d(const CUDA_MEMCPY3D *p, enum reach reach, CUstream h, bool ptds, bool async)
+static int copy3d(const CUDA_MEMCPY3D *p, struct ends ends, CUstream h, bool ptds, bool async)
 {
     struct sim_ctx *c;
     struct sim_stream *s;
@@ -23,7 +38,7 @@ static int copy3d(const CUDA_MEMCPY3D *p, enum reach reach, CUstream h, bool ptd
     if (!p)
         return CUDA_ERROR_INVALID_VALUE;
     rc = sim_transfer_of(&t, p, &nothing);
-    return rc || nothing ? rc : run(c, s, &t, reach, async);
+    return rc || nothing ? rc : run(c, s, &t, ends, async);
 }
 
 static int copy2d(const CUDA_MEMCPY2D *p, CUstream h, bool ptds, bool async)
@@ -59,7 +74,7 @@ static int copy3d_peer(const CUDA_MEMCPY3D *p, CUstream h, bool ptds, bool async
 {
     if (p && !sim_ready() && (!alive(p->srcContext) || !alive(p->dstContext)))
         return CUDA_ERROR_INVALID_CONTEXT;
-    return copy3d(p, PEER, h, ptds, async);
+    return copy3d(p, p ? (struct ends){p->dstContext, p->srcContext} : WITHIN, h, ptds, async);
 }
 
 EXPORT CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D *p) { return copy3d_peer(p, NULL, false, false); }
@@ -91,7 +106,7 @@ static int copy_peer(struct peer_copy p, CUstream h, bool ptds, bool async)
     if (!p.n)
         return CUDA_SUCCESS;
     rc = sim_transfer_bytes(&t, p.to, p.from, p.n, SIM_WITHIN);
-    return rc ? rc : run(c, s, &t, PEER, async);
+    return rc ? rc : run(c, s, &t, (struct ends){p.to_ctx, p.from_ctx}, async);
 }
 
 EXPORT CUresult cuMemcpyPeer(CUdeviceptr d, CUcontext dc, CUdeviceptr s, CUcontext sc, size_t n)

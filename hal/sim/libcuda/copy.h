@@ -32,6 +32,10 @@ int sim_transfer_of(struct sim_transfer *t, const CUDA_MEMCPY3D *p, bool *nothin
  * the driver does. Precondition: t is checked. */
 int sim_transfer_run(struct sim_ctx *c, struct sim_stream *s, const struct sim_transfer *t, bool async);
 
+/* ---- peer.c: order between contexts ---- */
+int sim_order_behind(struct sim_stream *s, struct sim_ctx *other); /* what comes in s waits for all that the other has */
+int sim_order_before(struct sim_ctx *other, struct sim_stream *s); /* what comes in the other waits for what s has */
+
 /* rows rows of n elements of width bytes, pitch bytes apart. */
 struct sim_fill {
     uint64_t dst;

@@ -1,5 +1,6 @@
-/* Access of one device's contexts to the memory of another's. */
-#include "sim.h"
+/* Contexts to each other: access of one device's to the memory of another's, and
+ * their order. */
+#include "copy.h"
 
 static bool alive(CUcontext c) { return sim_is_ctx(c) && c->id; }
 
@@ -33,8 +34,7 @@ EXPORT CUresult cuDeviceGetP2PAttribute(int *value, int attribute, CUdevice from
     return CUDA_SUCCESS;
 }
 
-/* A context's peers, as a bit for each of the process's contexts, would be large:
- * the device knows them, and answers whether anything changed. */
+/* The device knows who has access, and whether anything changes. */
 static int set_peer(CUcontext peer, bool on)
 {
     struct sim_ctx *c;
@@ -61,3 +61,29 @@ EXPORT CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned flags)
 }
 
 EXPORT CUresult cuCtxDisablePeerAccess(CUcontext peer) { return set_peer(peer, false); }
+
+static int wait_for(struct sim_stream *s, const struct sim_mark *m)
+{
+    struct sim_entry e = {.command = SIM_AFTER, .a = m->ctx_id, .b = m->channel, .c = m->count};
+    return sim_submit(s, &e, NULL);
+}
+
+int sim_order_behind(struct sim_stream *s, struct sim_ctx *other)
+{
+    struct sim_entry e = {.command = SIM_NOP};
+    struct sim_mark m;
+    int rc = sim_submit_behind_all(other, &e, &m);
+    return rc ? rc : wait_for(s, &m);
+}
+
+int sim_order_before(struct sim_ctx *other, struct sim_stream *s)
+{
+    struct sim_entry e = {.command = SIM_NOP};
+    struct sim_mark m;
+    int rc = sim_submit(s, &e, &m);
+    if (!rc)
+        rc = wait_for(&other->legacy, &m);
+    if (!rc)
+        sim_ctx_barrier(other);
+    return rc;
+}
