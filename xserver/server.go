@@ -30,6 +30,7 @@ import (
 	"google.golang.org/grpc"
 
 	"xmsched/compute"
+	"xmsched/nvx/sheet"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
@@ -61,6 +62,8 @@ type Config struct {
 	// which no request is under way. Default 1 min: who asks now and then connects
 	// once, and who died in a way that nobody saw does not hold a place for ever.
 	IdleConnection time.Duration
+	// Sheets say where Level 3 is offered.
+	Sheets Sheets
 	// Version is told to clients that ask.
 	Version string
 	// Log takes what an operator should know; nothing is logged per decision.
@@ -89,6 +92,8 @@ type Server struct {
 	turns      plane.Latency          // protected by mu
 	stateAt    time.Time              // protected by mu: when state was taken
 
+	offers offers
+
 	dirty chan struct{} // the journal is to be written
 }
 
@@ -102,11 +107,17 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Log, start: time.Now(), epoch: random64(),
 		registry: newRegistry(), remembered: map[journal.Key]memory{},
-		dirty: make(chan struct{}, 1),
+		dirty: make(chan struct{}, 1), offers: offers{known: map[compute.Device]plane.Offer{}},
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	if s.cfg.IdleAfter == 0 {
 		s.cfg.IdleAfter = DefaultIdleAfter
+	}
+	if s.cfg.Sheets.Driver == nil {
+		s.cfg.Sheets.Driver = func() (string, error) {
+			version, _, err := sheet.InstalledDriver()
+			return version, err
+		}
 	}
 	if s.cfg.IdleConnection == 0 {
 		s.cfg.IdleConnection = time.Minute
@@ -168,6 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	broken := make(chan error, 2)
 	parts.Go(func() { s.keepHouse() })
+	parts.Go(func() { s.keepOffers() })
 	parts.Go(func() {
 		if err := s.grpc.Serve(newCrowdListener(s.control, maxConnections)); err != nil {
 			broken <- fmt.Errorf("serve control socket: %w", err)

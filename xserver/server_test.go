@@ -283,9 +283,7 @@ func TestCase34BadRequests(t *testing.T) {
 		"pid":     {func() error { _, err := setPriority(t, c, client.Target{PID: 1}, 1); return err }, "pid", []string{pid}},
 		"neither": {func() error { _, err := setPriority(t, c, client.Target{}, 1); return err }, "task", nil},
 		"level": {func() error { _, err := c.Attach(t.Context(), client.Registration{Level: "9"}); return err },
-			"level", []string{"auto", "1", "2"}},
-		"absent level": {func() error { _, err := c.Attach(t.Context(), client.Registration{Level: "3"}); return err },
-			"level", []string{"auto", "1", "2"}},
+			"level", []string{"auto", "1", "2", "3"}},
 		"threshold": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 5000}); return err },
 			"threshold", []string{"1 to 256"}},
 		"batch": {func() error { _, err := c.Attach(t.Context(), client.Registration{Threshold: 4, Batch: 5}); return err },
@@ -308,9 +306,9 @@ func TestCase34BadRequests(t *testing.T) {
 		"start quantum": {func() error { _, err := c.Attach(t.Context(), client.Registration{Quantum: time.Minute}); return err },
 			"quantum", []string{"100µs to 10s"}},
 		"config level": {func() error {
-			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Level: "3"})
+			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Level: "4"})
 			return err
-		}, "level", []string{"auto", "1", "2"}},
+		}, "level", []string{"auto", "1", "2", "3"}},
 		"config threshold": {func() error {
 			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Threshold: new(uint32)})
 			return err
@@ -320,13 +318,6 @@ func TestCase34BadRequests(t *testing.T) {
 			_, _, err := c.SetConfig(t.Context(), client.Target{PID: os.Getpid()}, client.Settings{Level: "1", Batch: &batch})
 			return err
 		}, "batch", []string{"1 to 16"}},
-		"config level on a device": {func() error {
-			_, _, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, client.Settings{Level: "3"})
-			if err != nil && !strings.Contains(err.Error(), "not available yet on "+gpu.Name) {
-				t.Errorf("%q does not name the device", err)
-			}
-			return err
-		}, "level", []string{"auto", "1", "2"}},
 		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -257}); return err },
 			"priority", []string{"-255 to 255"}},
 	} {

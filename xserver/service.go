@@ -13,7 +13,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"xmsched/compute"
-	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/peer"
@@ -111,7 +110,7 @@ func (v *service) GetStatus(ctx context.Context, _ *xserverv1.GetStatusRequest) 
 		Version: s.cfg.Version, Pid: int32(os.Getpid()), Uid: uint32(os.Geteuid()), Directory: s.dir.Path(),
 		Policy: s.policyName(), UptimeNs: uint64(time.Since(s.start)),
 		Tasks: uint32(len(seen)), Processes: uint32(len(state.Processes)), Devices: uint32(state.Devices),
-		Edges: state.Stats.Edges, Grants: state.Stats.Grants,
+		Edges: state.Stats.Edges, Grants: state.Stats.Grants, Wishes: state.Stats.Wishes, Offers: s.offers.list(state),
 		DecisionP50Ns: uint64(turns.P50), DecisionP99Ns: uint64(turns.P99), DecisionMaxNs: uint64(turns.Max),
 		IdleAfterNs: uint64(s.cfg.IdleAfter),
 	}, nil
@@ -163,19 +162,7 @@ func wireProcess(reg *process, p plane.ProcessState) *xserverv1.Process {
 		Settings: wireSettings(reg.settings),
 	}
 	for _, l := range p.Levels {
-		d := &xserverv1.ProcessDevice{Uuid: string(l.Device), Level: l.Level, LevelMax: l.Max}
-		if l.Why != board.NothingInTheWay {
-			d.LevelWhy = l.Why.String()
-		}
-		w.Devices = append(w.Devices, d)
+		w.Devices = append(w.Devices, wireLevel(l))
 	}
 	return w
-}
-
-func wireDevice(seat plane.SeatState) *xserverv1.Device {
-	return &xserverv1.Device{
-		Uuid: string(seat.Device), Name: seat.DeviceName, Ready: seat.Ready, Open: seat.Open,
-		Mode: seat.Mode.String(), Newcomer: seat.Newcomer, RunTimeNs: uint64(seat.RunTime),
-		Launches: seat.Launches, WaitingThreads: uint32(seat.Waiting),
-	}
 }

@@ -2,11 +2,8 @@ package xserver
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strconv"
-	"strings"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -14,7 +11,6 @@ import (
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
-	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
 )
 
@@ -76,7 +72,7 @@ func outOfRange(what string, value, most uint32, meaning string) error {
 }
 
 // levels are the levels as settings have them, by their text.
-var levels = map[string]uint32{"auto": 0, "1": 1, "2": 2}
+var levels = map[string]uint32{"auto": 0, "1": 1, "2": 2, "3": 3}
 
 func levelText(level uint32) string {
 	if level == 0 {
@@ -85,21 +81,10 @@ func levelText(level uint32) string {
 	return strconv.Itoa(int(level))
 }
 
-// parseLevel reads a level. One that exists and is not built is refused by name,
-// never imitated.
-func parseLevel(text string) (uint32, error) { return parseLevelFor(text, "") }
-
-// parseLevelFor does so for a program on a device, which it names if there is one.
-func parseLevelFor(text, device string) (uint32, error) {
+// parseLevel reads a level.
+func parseLevel(text string) (uint32, error) {
 	if err := client.CheckLevel(text); err != nil {
-		code := codes.InvalidArgument
-		if l := (*client.LevelError)(nil); errors.As(err, &l) {
-			l.Device = device
-			if l.Missing {
-				code = codes.Unimplemented
-			}
-		}
-		return 0, client.Reject(code, "level", clean(text, maxName), client.Levels(), err.Error())
+		return 0, client.Reject(codes.InvalidArgument, "level", clean(text, maxName), client.Levels(), err.Error())
 	}
 	return levels[text], nil
 }
@@ -113,7 +98,10 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 	}
 	c := change{threshold: req.Threshold, batch: req.Batch}
 	if req.Level != nil {
-		level, err := parseLevelFor(*req.Level, v.server.devicesOf(who, req.Pid, req.Task))
+		level, err := parseLevel(*req.Level)
+		if err == nil {
+			err = v.server.offersLevel(level, who, req.Pid, req.Task)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -149,27 +137,6 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 	s.note(notes)
 	s.log.Info("settings changed", "task", id, "processes", len(of), "by", who.String())
 	return reply, nil
-}
-
-// devicesOf names the devices that a target is on; empty: none that is known.
-func (s *Server) devicesOf(who peer.Peer, pid int32, id uint64) string {
-	state, _, err := s.describe()
-	if err != nil {
-		return ""
-	}
-	s.registry.mu.Lock()
-	t, _, err := s.registry.target(who, pid, id)
-	s.registry.mu.Unlock()
-	if err != nil {
-		return ""
-	}
-	var names []string
-	for _, seat := range state.Seats {
-		if name := clean(seat.DeviceName, maxName); seat.Task == t.id && name != "" && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return strings.Join(names, " and ")
 }
 
 // checkAll checks a change for a process, or if that is nil for a whole task.

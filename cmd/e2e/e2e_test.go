@@ -230,7 +230,7 @@ func TestBadInput(t *testing.T) {
 		{"xcli hint --task 1 --idle-after 2s", []string{"idle-after", "1µs to 1s"}},
 		{"xcli config --task 1", []string{"--level", "--threshold", "--batch"}},
 		{"xcli config --task 77 --level 1", []string{"task 77"}},
-		{"xcli config --task 1 --level 3", []string{"level 3", "use level 2"}},
+		{"xcli config --task 1 --level 4", []string{`level "4"`, "auto, 1, 2, 3"}},
 		{"xserver --idle-after 2s", []string{"idle-after", "1µs to 1s"}},
 		{"xserver --idle-after 0", []string{"idle-after", "1µs to 1s"}},
 		{"xcli hint --priority 1", []string{"--task", "--pid"}},
@@ -238,7 +238,7 @@ func TestBadInput(t *testing.T) {
 		{"xcli lits", []string{"lits"}},
 		{"xserver --policy FIFO", []string{"FIFO", "HPF", "RR"}},
 		{"xserver --log loud", []string{"loud", "debug"}},
-		{"xrun --level 3 -- /bin/true", []string{"3", "auto", "1"}},
+		{"xrun --level 4 -- /bin/true", []string{"4", "auto", "1", "3"}},
 		{"xrun --priority 300 -- /bin/true", []string{"300", "-255", "255"}},
 	} {
 		words := strings.Fields(c.line)

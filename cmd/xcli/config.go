@@ -22,7 +22,8 @@ or of one process. It works at any time, also while the program is stopped. A ba
 above the threshold counts as the threshold.
 
 Levels: 1 blocks the program's launches; 2 stops its queues on the device as well, at
-the next command; auto is the highest that the program can do on its device.`,
+the next command; 3 stops its kernels too, wherever they are; auto is the highest that
+the program can do on its device. A level that is not to be had there is refused.`,
 		Example: "  xcli config --task 3 --level 2\n  xcli config --pid 4711 --threshold 4",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -52,7 +53,7 @@ the next command; auto is the highest that the program can do on its device.`,
 			err := o.ask(c, func(ctx context.Context, conn *client.Client) error {
 				return o.configure(ctx, c, conn, target, s)
 			})
-			// The daemon refuses a level by the program's device; without it we do.
+			// What there is no such level of is refused without the daemon as well.
 			if s.Level != "" && client.Unreachable(err) {
 				if wrong := client.CheckLevel(s.Level); wrong != nil {
 					return cli.Usagef("%v", wrong)
@@ -62,7 +63,7 @@ the next command; auto is the highest that the program can do on its device.`,
 		},
 	}
 	targetFlags(c, &target, "one process, by itself")
-	c.Flags().StringVar(&level, "level", "", "preemption level: auto, 1 or 2")
+	c.Flags().StringVar(&level, "level", "", "preemption level: auto, 1, 2 or 3")
 	c.Flags().Uint32Var(&threshold, "threshold", 0, "commands that may wait in a queue while others compete")
 	c.Flags().Uint32Var(&batch, "batch", 0, "commands between two notes of completion, at most the threshold")
 	cli.Allow(c, "threshold", fmt.Sprintf("1 to %d", client.MaxThreshold))

@@ -37,6 +37,30 @@ type row struct {
 	RunTimeMS float64  `json:"run_time_ms"`
 	Uncovered []string `json:"uncovered,omitempty"`
 	Why       string   `json:"why,omitempty"`
+
+	MaxLevel uint32  `json:"max_level,omitempty"` // that is to be had there; 0: not known yet
+	LevelWhy string  `json:"level_why,omitempty"` // why no more is
+	Reason   string  `json:"reason,omitempty"`    // why it runs, or is stopped in the way it is
+	Regime   string  `json:"regime,omitempty"`    // plain, armed, beside
+	Held     bool    `json:"held,omitempty"`      // suspended, or about to be
+	SliceUS  float64 `json:"time_slice_us,omitempty"`
+
+	// What preemption was to the task on the device.
+	Preemption []levelCost `json:"preemption,omitempty"`
+	StoppedMS  float64     `json:"stopped_ms"`
+	LostMS     float64     `json:"lost_ms"`
+
+	// What the driver took, of this process.
+	Holds     uint32  `json:"holds,omitempty"`
+	HoldUS    float64 `json:"hold_us,omitempty"`
+	ReleaseUS float64 `json:"release_us,omitempty"`
+}
+
+// levelCost is what preemption at one level was to a task.
+type levelCost struct {
+	Level uint32 `json:"level"`
+	Taken uint64 `json:"taken"` // times that it was stopped while it had work
+	Given uint64 `json:"given"` // times that others were stopped for it
 }
 
 func listCommand(o *options) *cobra.Command {
@@ -116,7 +140,7 @@ func (r row) level() string {
 }
 
 var stateStyle = map[string]cli.Style{
-	"running": cli.Green, "gated": cli.Yellow, "newcomer": cli.Yellow, "stopped": cli.Red, "idle": cli.Dim,
+	"running": cli.Green, "gated": cli.Yellow, "suspended": cli.Yellow, "newcomer": cli.Yellow, "stopped": cli.Red, "idle": cli.Dim,
 }
 
 // short is the head of a UUID: enough to tell the devices of one machine apart.
@@ -164,19 +188,27 @@ func (r row) on(d *xserverv1.Device, p *xserverv1.Process) row {
 	r.Device, r.Model, r.Mode = d.Uuid, d.Name, d.Mode
 	for _, pd := range p.Devices {
 		if pd.Uuid == d.Uuid {
-			r.Level = pd.Level
+			r.Level, r.MaxLevel, r.LevelWhy = pd.Level, pd.LevelMax, pd.LevelWhy
+			r.Holds, r.HoldUS, r.ReleaseUS = pd.Holds, us(pd.HoldNs), us(pd.ReleaseNs)
 			if why := levelWhy(pd, r.Asked); why != "" {
 				r.Why = strings.Join(append([]string{why}, nonEmpty(r.Why)...), "; ")
 			}
 		}
 	}
 	r.Waiting, r.Launches, r.RunTimeMS = d.WaitingThreads, d.Launches, float64(d.RunTimeNs)/1e6
+	r.Reason, r.Regime, r.Held, r.SliceUS = d.Reason, d.Regime, d.Held, us(d.SliceNs)
+	r.StoppedMS, r.LostMS = float64(d.StoppedNs)/1e6, float64(d.LostNs)/1e6
+	for _, c := range d.Preemption {
+		r.Preemption = append(r.Preemption, levelCost{c.Level, c.Taken, c.Given})
+	}
 	switch {
 	case p.Stopped:
 	case d.Newcomer:
 		r.State = "newcomer"
 	case d.Ready && d.Open:
 		r.State = "running"
+	case d.Ready && d.Held:
+		r.State = "suspended"
 	case d.Ready || !d.Open && d.WaitingThreads > 0:
 		r.State = "gated"
 	}
@@ -202,19 +234,26 @@ func processWhy(p *xserverv1.Process) string {
 	return strings.Join(why, "; ")
 }
 
-// levelWhy says why a process is governed at a lower level than it might be.
+// levelWhy says why a process is governed at a lower level than it asked for. With
+// auto, level 2 is nothing to speak of.
 func levelWhy(d *xserverv1.ProcessDevice, asked string) string {
-	switch {
-	case asked == "1" || d.Level >= 2:
-		return ""
-	case d.LevelMax == 0 && asked == "2":
-		return "level 2: not known yet whether it is to be had"
-	case d.LevelMax == 0:
-		return ""
-	case d.LevelWhy == "":
-		return "level 2 is not to be had"
+	wanted := uint32(2)
+	n, err := strconv.ParseUint(asked, 10, 32)
+	if err == nil {
+		wanted = uint32(n)
 	}
-	return "level 2 is not to be had: " + d.LevelWhy
+	text := fmt.Sprintf("level %d is not to be had", wanted)
+	switch {
+	case d.Level >= wanted:
+		return ""
+	case d.LevelMax == 0 && err != nil:
+		return ""
+	case d.LevelMax == 0 || d.LevelMax >= wanted:
+		return fmt.Sprintf("level %d: not known yet whether it is to be had", wanted)
+	case d.LevelWhy == "":
+		return text
+	}
+	return text + ": " + d.LevelWhy
 }
 
 func nonEmpty(s string) []string {

@@ -11,6 +11,7 @@ import (
 
 	"xmsched/cmd/internal/cli"
 	"xmsched/compute"
+	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
 )
 
@@ -229,9 +230,10 @@ func statusCommand(o *options) *cobra.Command {
 						"uptime_s": float64(s.UptimeNs) / 1e9, "tasks": s.Tasks, "processes": s.Processes, "devices": s.Devices,
 						"idle_after_us": us(s.IdleAfterNs), "edges": s.Edges, "grants": s.Grants,
 						"decision_p50_us": us(s.DecisionP50Ns), "decision_p99_us": us(s.DecisionP99Ns), "decision_max_us": us(s.DecisionMaxNs),
+						"wishes": s.Wishes, "level3": offers(s.Offers),
 					})
 				}
-				_, err = fmt.Fprintf(c.OutOrStdout(), `xserver %s, pid %d of uid %d, up %s
+				if _, err = fmt.Fprintf(c.OutOrStdout(), `xserver %s, pid %d of uid %d, up %s
 directory  %s
 policy     %s, idle after %v
 serving    %d tasks, %d processes, %d devices
@@ -240,9 +242,43 @@ turn       p50 %.0f us, p99 %.0f us, max %.0f us (wake-up to gate words stored)
 `,
 					s.Version, s.Pid, s.Uid, time.Duration(s.UptimeNs).Round(time.Second), s.Directory, s.Policy, time.Duration(s.IdleAfterNs),
 					s.Tasks, s.Processes, s.Devices, s.Edges, s.Grants,
-					us(s.DecisionP50Ns), us(s.DecisionP99Ns), us(s.DecisionMaxNs))
-				return err
+					us(s.DecisionP50Ns), us(s.DecisionP99Ns), us(s.DecisionMaxNs)); err != nil {
+					return err
+				}
+				for _, f := range offers(s.Offers) {
+					if _, err := fmt.Fprintf(c.OutOrStdout(), "level 3    %s\n", f); err != nil {
+						return err
+					}
+				}
+				return nil
 			})
 		},
 	}
+}
+
+// offer says whether level 3 is to be had on a device.
+type offer struct {
+	Device string `json:"device"`
+	Model  string `json:"model,omitempty"`
+	Level3 bool   `json:"offered"`
+	Why    string `json:"why,omitempty"`
+}
+
+func (f offer) String() string {
+	name := f.Device
+	if f.Model != "" {
+		name += " (" + f.Model + ")"
+	}
+	if f.Level3 {
+		return "on " + name
+	}
+	return "not on " + name + ": " + f.Why
+}
+
+func offers(list []*xserverv1.DeviceOffer) []offer {
+	out := []offer{}
+	for _, o := range list {
+		out = append(out, offer{Device: o.Uuid, Model: o.Name, Level3: o.Level3, Why: o.Why})
+	}
+	return out
 }

@@ -58,7 +58,7 @@ func (f *flags) register(c *cobra.Command) {
 		}
 		fs.StringVar(&f.hints[i], hint.Name, "", fmt.Sprintf("%s ($%s)", usage, client.HintVariable(hint)))
 	}
-	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1 or 2 ($XMSCHED_LEVEL)")
+	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1, 2 or 3 ($XMSCHED_LEVEL)")
 	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
@@ -158,7 +158,8 @@ func readHint(hint compute.Hint, text, from string, into *compute.Hints) error {
 	return nil
 }
 
-// level refuses what no device of this build can do; it is never imitated.
+// level refuses what there is none of. Whether a device has it is found out by the
+// program, and said by the agent.
 func level(text, from string) (string, error) {
 	text = strings.ToLower(text)
 	if err := client.CheckLevel(text); err != nil {
@@ -225,7 +226,8 @@ var instead = map[string]string{
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
 	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME",
-	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE", "XMSCHED_THRESHOLD",
+	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
+	"XMSCHED_STATE", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))
 
 // internal are the variables by which our own parts tell each other something.

@@ -29,14 +29,16 @@ func command() *cobra.Command {
 	var dir, policy, level string
 	var idleAfter time.Duration
 	var shared bool
+	var p probing
 	c := &cobra.Command{
 		Use:   "xserver",
 		Short: "Decide which programs compute on this machine's GPUs",
 		Long: "xserver schedules the programs that were started with xrun. It runs in the\n" +
-			"foreground until it gets SIGTERM or SIGINT, and opens no device itself.",
+			"foreground until it gets SIGTERM or SIGINT, and opens no device itself. Devices\n" +
+			"without a spec sheet it has probed by xcli device --probe, once.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter}, level)
+			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter}, level, p)
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
@@ -44,11 +46,13 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
 	c.Flags().DurationVar(&idleAfter, "idle-after", xserver.DefaultIdleAfter, "how long a program without work keeps the lower ones out: 1us to 1s; a program's own hint counts before it")
 	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v", compute.MinIdleAfter, compute.MaxIdleAfter))
+	c.Flags().BoolVar(&p.none, "no-probe", false, "do not probe devices of which no spec sheet is stored: no level 3 on those")
+	c.Flags().BoolVar(&p.sim, "sim", false, "serve programs on the simulated GPU: probe that one, started if need be")
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
 	return c
 }
 
-func serve(c *cobra.Command, cfg xserver.Config, level string) error {
+func serve(c *cobra.Command, cfg xserver.Config, level string, p probing) error {
 	var lv slog.Level
 	if err := lv.UnmarshalText([]byte(level)); err != nil {
 		return cli.Usagef("unknown log level %q; allowed are debug, info, warn, error", level)
@@ -72,6 +76,7 @@ func serve(c *cobra.Command, cfg xserver.Config, level string) error {
 	defer stop()
 	cfg.Version = cli.Version
 	cfg.Log = slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: lv}))
+	cfg.Sheets = p.sheets(cfg.Dir, cfg.Log)
 	s, err := xserver.New(cfg)
 	var unknown *compute.UnknownPolicyError
 	if errors.As(err, &unknown) {

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"time"
 
@@ -83,6 +84,7 @@ type Agent struct {
 	session *client.Session // protected by mu; nil: none
 	told    map[string]bool // protected by mu: names the session knows
 	level   string          // protected by mu: what is asked for, by the daemon's word
+	lacking int             // protected by mu: looks in a row that found it missing, for no reason of ours
 }
 
 // Start starts the agent and returns at once. An environment that cannot be
@@ -277,21 +279,37 @@ func (a *Agent) setLevel(level string) {
 	a.level = level
 }
 
+// lackingLooks is how many looks a level may be missing for which this process gives
+// no reason: it may not be known yet, or the daemon may be probing the device.
+const lackingLooks = 5
+
 // checkLevel warns of a level that was asked for by its number and is not to be
-// had on a device that the process uses. It is governed one lower there.
+// had on a device that the process uses. It is governed lower there.
 func (a *Agent) checkLevel() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.board == nil || a.level != "2" {
+	asked, err := strconv.ParseUint(a.level, 10, 32)
+	if a.board == nil || err != nil || asked < 2 {
 		return
 	}
 	for i := range board.Devices {
-		if v := a.board.Snapshot(i); v.Present && v.LevelMax == 1 {
-			a.host.WarnOnce(WarnLevel, fmt.Sprintf("level 2 is not to be had on %s: %s; the program is scheduled at level 1",
-				a.board.Identity(i).Name, v.LevelWhy))
-			return
+		v := a.board.Snapshot(i)
+		gate, grant := a.board.Device(i).Grant()
+		if !v.Present || v.LevelMax == 0 || gate == 0 || uint64(grant.Level) >= asked {
+			continue
 		}
+		why := v.LevelWhy.String()
+		if v.LevelWhy == board.NothingInTheWay {
+			if a.lacking++; a.lacking < lackingLooks {
+				return
+			}
+			why = "the daemon does not offer it there, xcli list tells why"
+		}
+		a.host.WarnOnce(WarnLevel, fmt.Sprintf("level %d is not to be had on %s: %s; the program is scheduled at level %d",
+			asked, a.board.Identity(i).Name, why, grant.Level))
+		return
 	}
+	a.lacking = 0
 }
 
 // report tells the daemon which calls are not covered, those it does not know

@@ -325,9 +325,9 @@ func TestCase08RefusedLevelIsSaidOnce(t *testing.T) {
 	dir := rundir(t)
 	serve(t, dir)
 	h := newHost(t)
-	a := start(t, h, dir, client.Registration{Name: "x", Level: "3"})
+	a := start(t, h, dir, client.Registration{Name: "x", Level: "4"})
 	a.Wait()
-	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 3 (interrupt) is not available yet") {
+	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], `unknown level "4"`) {
 		t.Errorf("warned %q", w)
 	}
 	if tasks(t, dir) != 0 {
@@ -338,24 +338,38 @@ func TestCase08RefusedLevelIsSaidOnce(t *testing.T) {
 // TestCase08LevelThatTheDeviceLacks has a process ask for a level that turns out
 // not to be had: it is told once, and is scheduled at the one below.
 func TestCase08LevelThatTheDeviceLacks(t *testing.T) {
-	dir := rundir(t)
-	serve(t, dir)
-	h := newHost(t)
-	start(t, h, dir, client.Registration{Name: "x", Level: "2"})
-	eventually(t, "the board", func() bool { _, ok := h.gate(); return ok })
-	h.mu.Lock()
-	h.board.Device(0).SetLevelMax(1, board.NoStreamWaits)
-	h.ring()
-	h.mu.Unlock()
-	eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
-	time.Sleep(200 * time.Millisecond) // some more looks
-	if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], "level 2 is not to be had on test GPU: the device has no stream waits") {
-		t.Errorf("warned %q", w)
-	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if _, g := h.board.Device(0).Grant(); g.Level != 1 {
-		t.Errorf("governed at level %d, want 1", g.Level)
+	for _, c := range []struct {
+		asked string
+		can   uint32
+		why   board.LevelWhy
+		said  string
+		level uint32
+	}{
+		{"2", 1, board.NoStreamWaits, "level 2 is not to be had on test GPU: the device has no stream waits; the program is scheduled at level 1", 1},
+		{"3", 1, board.NoStreamWaits, "level 3 is not to be had on test GPU: the device has no stream waits; the program is scheduled at level 1", 1},
+		{"3", 2, board.ClientOfMPS, "level 3 is not to be had on test GPU: a client of MPS", 2},
+		// Nobody has probed the device: the daemon knows no more than the program.
+		{"3", 3, board.NothingInTheWay, "level 3 is not to be had on test GPU: the daemon does not offer it there", 2},
+	} {
+		dir := rundir(t)
+		serve(t, dir)
+		h := newHost(t)
+		start(t, h, dir, client.Registration{Name: "x", Level: c.asked})
+		eventually(t, "the board", func() bool { _, ok := h.gate(); return ok })
+		h.mu.Lock()
+		h.board.Device(0).SetLevelMax(c.can, c.why)
+		h.ring()
+		h.mu.Unlock()
+		eventually(t, "a warning", func() bool { return len(h.warned()) > 0 })
+		time.Sleep(200 * time.Millisecond) // some more looks
+		if w := h.warned(); len(w) != 1 || !strings.Contains(w[0], c.said) {
+			t.Errorf("%+v: warned %q", c, w)
+		}
+		h.mu.Lock()
+		if _, g := h.board.Device(0).Grant(); g.Level != c.level {
+			t.Errorf("%+v: governed at level %d", c, g.Level)
+		}
+		h.mu.Unlock()
 	}
 }
 

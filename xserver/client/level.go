@@ -14,32 +14,35 @@ const (
 
 // Levels are the levels of preemption that a program can be started with: auto
 // is the highest that it can do on its device, 1 blocks its launches, 2 stops
-// its queues on the device as well.
-func Levels() []string { return []string{"auto", "1", "2"} }
+// its queues on the device as well, 3 stops its kernels too, wherever they are.
+func Levels() []string { return []string{"auto", "1", "2", "3"} }
 
-// LevelError reports a level that cannot be asked for.
-type LevelError struct {
-	Level   string
-	Missing bool   // it exists and is not built yet
-	Device  string // which lacks it; empty: all do
-}
+// LevelError reports a level that there is none of.
+type LevelError struct{ Level string }
 
 func (e *LevelError) Error() string {
-	if e.Missing {
-		device := e.Device
-		if device == "" {
-			device = "CUDA devices"
-		}
-		return fmt.Sprintf("level %s (interrupt) is not available yet on %s: use level 2; %s", e.Level, device, Allowed(Levels()))
-	}
 	return fmt.Sprintf("unknown level %q; %s", e.Level, Allowed(Levels()))
 }
 
 // CheckLevel says whether a level can be asked for. The error is a *LevelError.
+// Whether a device has it is known once a program uses the device.
 func CheckLevel(text string) error {
 	switch text {
-	case "auto", "1", "2":
+	case "auto", "1", "2", "3":
 		return nil
 	}
-	return &LevelError{Level: text, Missing: text == "3"}
+	return &LevelError{Level: text}
+}
+
+// LevelAbsent words that a level is not to be had on a device, and which is instead.
+func LevelAbsent(level uint32, device, why string, instead uint32) string {
+	names := map[uint32]string{1: "block", 2: "deactivate", 3: "interrupt"}
+	if device == "" {
+		device = "the device"
+	}
+	text := fmt.Sprintf("level %d (%s) is not to be had on %s", level, names[level], device)
+	if why != "" {
+		text += ": " + why
+	}
+	return fmt.Sprintf("%s; use level %d", text, instead)
 }

@@ -98,7 +98,7 @@ type RegisterRequest struct {
 	TaskToken string `protobuf:"bytes,3,opt,name=task_token,json=taskToken,proto3" json:"task_token,omitempty"`
 	// -255 to 255, larger wins.
 	Priority int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
-	// "", "auto", "1" or "2".
+	// "", "auto", "1", "2" or "3".
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
 	// Commands outstanding a queue while bounded; 0: 16.
 	Threshold uint32 `protobuf:"varint,6,opt,name=threshold,proto3" json:"threshold,omitempty"`
@@ -563,7 +563,7 @@ func (x *Hints) GetMinShare() float64 {
 // Settings are what a process is to be governed by.
 type Settings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// auto, 1 or 2: what was asked for, not what the process can do.
+	// auto, 1, 2 or 3: what was asked for, not what the process can do.
 	Level     string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
 	Threshold uint32 `protobuf:"varint,2,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	// A batch above the threshold counts as the threshold.
@@ -801,8 +801,22 @@ type Device struct {
 	RunTimeNs      uint64 `protobuf:"varint,7,opt,name=run_time_ns,json=runTimeNs,proto3" json:"run_time_ns,omitempty"`
 	Launches       uint64 `protobuf:"varint,8,opt,name=launches,proto3" json:"launches,omitempty"`
 	WaitingThreads uint32 `protobuf:"varint,9,opt,name=waiting_threads,json=waitingThreads,proto3" json:"waiting_threads,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// What preemption was to the task there, for each level that was used.
+	Preemption []*LevelCost `protobuf:"bytes,10,rep,name=preemption,proto3" json:"preemption,omitempty"`
+	// It had work and was stopped.
+	StoppedNs uint64 `protobuf:"varint,11,opt,name=stopped_ns,json=stoppedNs,proto3" json:"stopped_ns,omitempty"`
+	// Of that: nobody ran in its place, as switching takes time.
+	LostNs uint64 `protobuf:"varint,12,opt,name=lost_ns,json=lostNs,proto3" json:"lost_ns,omitempty"`
+	// Its compute is suspended, or is to be.
+	Held bool `protobuf:"varint,13,opt,name=held,proto3" json:"held,omitempty"`
+	// Time slice of its compute; 0: the driver's own.
+	SliceNs uint64 `protobuf:"varint,14,opt,name=slice_ns,json=sliceNs,proto3" json:"slice_ns,omitempty"`
+	// Why it runs, or is stopped in the way it is.
+	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
+	// plain, armed or beside: how the device's backgrounds are prepared.
+	Regime        string `protobuf:"bytes,16,opt,name=regime,proto3" json:"regime,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
@@ -898,6 +912,118 @@ func (x *Device) GetWaitingThreads() uint32 {
 	return 0
 }
 
+func (x *Device) GetPreemption() []*LevelCost {
+	if x != nil {
+		return x.Preemption
+	}
+	return nil
+}
+
+func (x *Device) GetStoppedNs() uint64 {
+	if x != nil {
+		return x.StoppedNs
+	}
+	return 0
+}
+
+func (x *Device) GetLostNs() uint64 {
+	if x != nil {
+		return x.LostNs
+	}
+	return 0
+}
+
+func (x *Device) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *Device) GetSliceNs() uint64 {
+	if x != nil {
+		return x.SliceNs
+	}
+	return 0
+}
+
+func (x *Device) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *Device) GetRegime() string {
+	if x != nil {
+		return x.Regime
+	}
+	return ""
+}
+
+// LevelCost is what preemption at one level was to a task.
+type LevelCost struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Level uint32                 `protobuf:"varint,1,opt,name=level,proto3" json:"level,omitempty"`
+	// Times that the task was stopped while it had work.
+	Taken uint64 `protobuf:"varint,2,opt,name=taken,proto3" json:"taken,omitempty"`
+	// Times that others were stopped for it.
+	Given         uint64 `protobuf:"varint,3,opt,name=given,proto3" json:"given,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *LevelCost) Reset() {
+	*x = LevelCost{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *LevelCost) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*LevelCost) ProtoMessage() {}
+
+func (x *LevelCost) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use LevelCost.ProtoReflect.Descriptor instead.
+func (*LevelCost) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *LevelCost) GetLevel() uint32 {
+	if x != nil {
+		return x.Level
+	}
+	return 0
+}
+
+func (x *LevelCost) GetTaken() uint64 {
+	if x != nil {
+		return x.Taken
+	}
+	return 0
+}
+
+func (x *LevelCost) GetGiven() uint64 {
+	if x != nil {
+		return x.Given
+	}
+	return 0
+}
+
 type Process struct {
 	state     protoimpl.MessageState `protogen:"open.v1"`
 	Pid       int32                  `protobuf:"varint,1,opt,name=pid,proto3" json:"pid,omitempty"`
@@ -919,7 +1045,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -931,7 +1057,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -944,7 +1070,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Process) GetPid() int32 {
@@ -1030,17 +1156,22 @@ type ProcessDevice struct {
 	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
 	// Preemption level in force.
 	Level uint32 `protobuf:"varint,2,opt,name=level,proto3" json:"level,omitempty"`
-	// Highest that the process can do there; 0: not known yet.
+	// Highest that is to be had there; 0: not known yet.
 	LevelMax uint32 `protobuf:"varint,3,opt,name=level_max,json=levelMax,proto3" json:"level_max,omitempty"`
-	// Why it can do no more; empty where nothing is in the way.
-	LevelWhy      string `protobuf:"bytes,4,opt,name=level_why,json=levelWhy,proto3" json:"level_why,omitempty"`
+	// Why no more is; empty where nothing is in the way.
+	LevelWhy string `protobuf:"bytes,4,opt,name=level_why,json=levelWhy,proto3" json:"level_why,omitempty"`
+	// Suspensions carried out, and how long the calls of the last one and of the last
+	// resumption took.
+	Holds         uint32 `protobuf:"varint,5,opt,name=holds,proto3" json:"holds,omitempty"`
+	HoldNs        uint64 `protobuf:"varint,6,opt,name=hold_ns,json=holdNs,proto3" json:"hold_ns,omitempty"`
+	ReleaseNs     uint64 `protobuf:"varint,7,opt,name=release_ns,json=releaseNs,proto3" json:"release_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ProcessDevice) Reset() {
 	*x = ProcessDevice{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1052,7 +1183,7 @@ func (x *ProcessDevice) String() string {
 func (*ProcessDevice) ProtoMessage() {}
 
 func (x *ProcessDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1065,7 +1196,7 @@ func (x *ProcessDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessDevice.ProtoReflect.Descriptor instead.
 func (*ProcessDevice) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProcessDevice) GetUuid() string {
@@ -1096,6 +1227,27 @@ func (x *ProcessDevice) GetLevelWhy() string {
 	return ""
 }
 
+func (x *ProcessDevice) GetHolds() uint32 {
+	if x != nil {
+		return x.Holds
+	}
+	return 0
+}
+
+func (x *ProcessDevice) GetHoldNs() uint64 {
+	if x != nil {
+		return x.HoldNs
+	}
+	return 0
+}
+
+func (x *ProcessDevice) GetReleaseNs() uint64 {
+	if x != nil {
+		return x.ReleaseNs
+	}
+	return 0
+}
+
 type WatchRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// At least 100; 0: 1000.
@@ -1106,7 +1258,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1118,7 +1270,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1131,7 +1283,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1150,7 +1302,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1162,7 +1314,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1175,7 +1327,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *WatchResponse) GetTasks() []*Task {
@@ -1212,7 +1364,7 @@ type SetHintRequest struct {
 
 func (x *SetHintRequest) Reset() {
 	*x = SetHintRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1224,7 +1376,7 @@ func (x *SetHintRequest) String() string {
 func (*SetHintRequest) ProtoMessage() {}
 
 func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1237,7 +1389,7 @@ func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintRequest.ProtoReflect.Descriptor instead.
 func (*SetHintRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetHintRequest) GetPid() int32 {
@@ -1362,7 +1514,7 @@ type SetHintResponse struct {
 
 func (x *SetHintResponse) Reset() {
 	*x = SetHintResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1374,7 +1526,7 @@ func (x *SetHintResponse) String() string {
 func (*SetHintResponse) ProtoMessage() {}
 
 func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1387,7 +1539,7 @@ func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintResponse.ProtoReflect.Descriptor instead.
 func (*SetHintResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SetHintResponse) GetTask() uint64 {
@@ -1420,7 +1572,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1432,7 +1584,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1445,7 +1597,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetConfigRequest) GetPid() int32 {
@@ -1493,7 +1645,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1657,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1670,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetConfigResponse) GetTask() uint64 {
@@ -1545,7 +1697,7 @@ type ProcessSettings struct {
 
 func (x *ProcessSettings) Reset() {
 	*x = ProcessSettings{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1557,7 +1709,7 @@ func (x *ProcessSettings) String() string {
 func (*ProcessSettings) ProtoMessage() {}
 
 func (x *ProcessSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1570,7 +1722,7 @@ func (x *ProcessSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSettings.ProtoReflect.Descriptor instead.
 func (*ProcessSettings) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ProcessSettings) GetPid() int32 {
@@ -1595,7 +1747,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1607,7 +1759,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1620,7 +1772,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{21}
 }
 
 type GetPolicyResponse struct {
@@ -1635,7 +1787,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1647,7 +1799,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1660,7 +1812,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{21}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *GetPolicyResponse) GetPolicy() string {
@@ -1698,7 +1850,7 @@ type PolicyInfo struct {
 
 func (x *PolicyInfo) Reset() {
 	*x = PolicyInfo{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1710,7 +1862,7 @@ func (x *PolicyInfo) String() string {
 func (*PolicyInfo) ProtoMessage() {}
 
 func (x *PolicyInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1723,7 +1875,7 @@ func (x *PolicyInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyInfo.ProtoReflect.Descriptor instead.
 func (*PolicyInfo) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *PolicyInfo) GetName() string {
@@ -1756,7 +1908,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1768,7 +1920,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1781,7 +1933,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SetPolicyRequest) GetPolicy() string {
@@ -1800,7 +1952,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1812,7 +1964,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1825,7 +1977,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *SetPolicyResponse) GetPolicy() string {
@@ -1843,7 +1995,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1855,7 +2007,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1868,7 +2020,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{26}
 }
 
 type GetStatusResponse struct {
@@ -1890,14 +2042,18 @@ type GetStatusResponse struct {
 	DecisionP99Ns uint64 `protobuf:"varint,13,opt,name=decision_p99_ns,json=decisionP99Ns,proto3" json:"decision_p99_ns,omitempty"`
 	DecisionMaxNs uint64 `protobuf:"varint,14,opt,name=decision_max_ns,json=decisionMaxNs,proto3" json:"decision_max_ns,omitempty"`
 	// Without work for so long, a task without a hint of its own counts as idle.
-	IdleAfterNs   uint64 `protobuf:"varint,15,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	IdleAfterNs uint64 `protobuf:"varint,15,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
+	// Wishes about channel groups stored since the start.
+	Wishes uint64 `protobuf:"varint,16,opt,name=wishes,proto3" json:"wishes,omitempty"`
+	// Devices that were used since the start.
+	Offers        []*DeviceOffer `protobuf:"bytes,17,rep,name=offers,proto3" json:"offers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1909,7 +2065,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1922,7 +2078,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{26}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -2030,6 +2186,90 @@ func (x *GetStatusResponse) GetIdleAfterNs() uint64 {
 	return 0
 }
 
+func (x *GetStatusResponse) GetWishes() uint64 {
+	if x != nil {
+		return x.Wishes
+	}
+	return 0
+}
+
+func (x *GetStatusResponse) GetOffers() []*DeviceOffer {
+	if x != nil {
+		return x.Offers
+	}
+	return nil
+}
+
+// DeviceOffer says whether Level 3 is to be had on a device.
+type DeviceOffer struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Uuid   string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Name   string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Level3 bool                   `protobuf:"varint,3,opt,name=level3,proto3" json:"level3,omitempty"`
+	// Why not; empty where it is.
+	Why           string `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceOffer) Reset() {
+	*x = DeviceOffer{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceOffer) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceOffer) ProtoMessage() {}
+
+func (x *DeviceOffer) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceOffer.ProtoReflect.Descriptor instead.
+func (*DeviceOffer) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *DeviceOffer) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *DeviceOffer) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeviceOffer) GetLevel3() bool {
+	if x != nil {
+		return x.Level3
+	}
+	return false
+}
+
+func (x *DeviceOffer) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 var File_xserver_api_v1_xserver_proto protoreflect.FileDescriptor
 
 const file_xserver_api_v1_xserver_proto_rawDesc = "" +
@@ -2101,7 +2341,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x03uid\x18\x03 \x01(\rR\x03uid\x12'\n" +
 	"\x05hints\x18\x04 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x121\n" +
 	"\tprocesses\x18\x05 \x03(\v2\x13.xmsched.v1.ProcessR\tprocesses\x12,\n" +
-	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\"\xef\x01\n" +
+	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\"\xbd\x03\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2111,7 +2351,22 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\bnewcomer\x18\x06 \x01(\bR\bnewcomer\x12\x1e\n" +
 	"\vrun_time_ns\x18\a \x01(\x04R\trunTimeNs\x12\x1a\n" +
 	"\blaunches\x18\b \x01(\x04R\blaunches\x12'\n" +
-	"\x0fwaiting_threads\x18\t \x01(\rR\x0ewaitingThreads\"\xfd\x02\n" +
+	"\x0fwaiting_threads\x18\t \x01(\rR\x0ewaitingThreads\x125\n" +
+	"\n" +
+	"preemption\x18\n" +
+	" \x03(\v2\x15.xmsched.v1.LevelCostR\n" +
+	"preemption\x12\x1d\n" +
+	"\n" +
+	"stopped_ns\x18\v \x01(\x04R\tstoppedNs\x12\x17\n" +
+	"\alost_ns\x18\f \x01(\x04R\x06lostNs\x12\x12\n" +
+	"\x04held\x18\r \x01(\bR\x04held\x12\x19\n" +
+	"\bslice_ns\x18\x0e \x01(\x04R\asliceNs\x12\x16\n" +
+	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
+	"\x06regime\x18\x10 \x01(\tR\x06regime\"M\n" +
+	"\tLevelCost\x12\x14\n" +
+	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
+	"\x05taken\x18\x02 \x01(\x04R\x05taken\x12\x14\n" +
+	"\x05given\x18\x03 \x01(\x04R\x05given\"\xfd\x02\n" +
 	"\aProcess\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -2126,12 +2381,16 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tthrottled\x18\t \x01(\bR\tthrottled\x120\n" +
 	"\bsettings\x18\n" +
 	" \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\x123\n" +
-	"\adevices\x18\v \x03(\v2\x19.xmsched.v1.ProcessDeviceR\adevices\"s\n" +
+	"\adevices\x18\v \x03(\v2\x19.xmsched.v1.ProcessDeviceR\adevices\"\xc1\x01\n" +
 	"\rProcessDevice\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x14\n" +
 	"\x05level\x18\x02 \x01(\rR\x05level\x12\x1b\n" +
 	"\tlevel_max\x18\x03 \x01(\rR\blevelMax\x12\x1b\n" +
-	"\tlevel_why\x18\x04 \x01(\tR\blevelWhy\"/\n" +
+	"\tlevel_why\x18\x04 \x01(\tR\blevelWhy\x12\x14\n" +
+	"\x05holds\x18\x05 \x01(\rR\x05holds\x12\x17\n" +
+	"\ahold_ns\x18\x06 \x01(\x04R\x06holdNs\x12\x1d\n" +
+	"\n" +
+	"release_ns\x18\a \x01(\x04R\treleaseNs\"/\n" +
 	"\fWatchRequest\x12\x1f\n" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\"7\n" +
@@ -2211,7 +2470,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"+\n" +
 	"\x11SetPolicyResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"\x12\n" +
-	"\x10GetStatusRequest\"\xbc\x03\n" +
+	"\x10GetStatusRequest\"\x85\x04\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x10\n" +
@@ -2228,7 +2487,14 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x0fdecision_p50_ns\x18\f \x01(\x04R\rdecisionP50Ns\x12&\n" +
 	"\x0fdecision_p99_ns\x18\r \x01(\x04R\rdecisionP99Ns\x12&\n" +
 	"\x0fdecision_max_ns\x18\x0e \x01(\x04R\rdecisionMaxNs\x12\"\n" +
-	"\ridle_after_ns\x18\x0f \x01(\x04R\vidleAfterNs2\x95\x05\n" +
+	"\ridle_after_ns\x18\x0f \x01(\x04R\vidleAfterNs\x12\x16\n" +
+	"\x06wishes\x18\x10 \x01(\x04R\x06wishes\x12/\n" +
+	"\x06offers\x18\x11 \x03(\v2\x17.xmsched.v1.DeviceOfferR\x06offers\"_\n" +
+	"\vDeviceOffer\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06level3\x18\x03 \x01(\bR\x06level3\x12\x10\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why2\x95\x05\n" +
 	"\x0eXServerService\x12E\n" +
 	"\bRegister\x12\x1b.xmsched.v1.RegisterRequest\x1a\x1c.xmsched.v1.RegisterResponse\x12F\n" +
 	"\aSession\x12\x1a.xmsched.v1.SessionRequest\x1a\x1b.xmsched.v1.SessionResponse(\x010\x01\x12H\n" +
@@ -2252,7 +2518,7 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*Rejection)(nil),         // 0: xmsched.v1.Rejection
 	(*RegisterRequest)(nil),   // 1: xmsched.v1.RegisterRequest
@@ -2265,22 +2531,24 @@ var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*ListTasksResponse)(nil), // 8: xmsched.v1.ListTasksResponse
 	(*Task)(nil),              // 9: xmsched.v1.Task
 	(*Device)(nil),            // 10: xmsched.v1.Device
-	(*Process)(nil),           // 11: xmsched.v1.Process
-	(*ProcessDevice)(nil),     // 12: xmsched.v1.ProcessDevice
-	(*WatchRequest)(nil),      // 13: xmsched.v1.WatchRequest
-	(*WatchResponse)(nil),     // 14: xmsched.v1.WatchResponse
-	(*SetHintRequest)(nil),    // 15: xmsched.v1.SetHintRequest
-	(*SetHintResponse)(nil),   // 16: xmsched.v1.SetHintResponse
-	(*SetConfigRequest)(nil),  // 17: xmsched.v1.SetConfigRequest
-	(*SetConfigResponse)(nil), // 18: xmsched.v1.SetConfigResponse
-	(*ProcessSettings)(nil),   // 19: xmsched.v1.ProcessSettings
-	(*GetPolicyRequest)(nil),  // 20: xmsched.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil), // 21: xmsched.v1.GetPolicyResponse
-	(*PolicyInfo)(nil),        // 22: xmsched.v1.PolicyInfo
-	(*SetPolicyRequest)(nil),  // 23: xmsched.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil), // 24: xmsched.v1.SetPolicyResponse
-	(*GetStatusRequest)(nil),  // 25: xmsched.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 26: xmsched.v1.GetStatusResponse
+	(*LevelCost)(nil),         // 11: xmsched.v1.LevelCost
+	(*Process)(nil),           // 12: xmsched.v1.Process
+	(*ProcessDevice)(nil),     // 13: xmsched.v1.ProcessDevice
+	(*WatchRequest)(nil),      // 14: xmsched.v1.WatchRequest
+	(*WatchResponse)(nil),     // 15: xmsched.v1.WatchResponse
+	(*SetHintRequest)(nil),    // 16: xmsched.v1.SetHintRequest
+	(*SetHintResponse)(nil),   // 17: xmsched.v1.SetHintResponse
+	(*SetConfigRequest)(nil),  // 18: xmsched.v1.SetConfigRequest
+	(*SetConfigResponse)(nil), // 19: xmsched.v1.SetConfigResponse
+	(*ProcessSettings)(nil),   // 20: xmsched.v1.ProcessSettings
+	(*GetPolicyRequest)(nil),  // 21: xmsched.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil), // 22: xmsched.v1.GetPolicyResponse
+	(*PolicyInfo)(nil),        // 23: xmsched.v1.PolicyInfo
+	(*SetPolicyRequest)(nil),  // 24: xmsched.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil), // 25: xmsched.v1.SetPolicyResponse
+	(*GetStatusRequest)(nil),  // 26: xmsched.v1.GetStatusRequest
+	(*GetStatusResponse)(nil), // 27: xmsched.v1.GetStatusResponse
+	(*DeviceOffer)(nil),       // 28: xmsched.v1.DeviceOffer
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	5,  // 0: xmsched.v1.RegisterRequest.hints:type_name -> xmsched.v1.Hints
@@ -2288,38 +2556,40 @@ var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	6,  // 2: xmsched.v1.SessionResponse.settings:type_name -> xmsched.v1.Settings
 	9,  // 3: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
 	5,  // 4: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
-	11, // 5: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
+	12, // 5: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
 	10, // 6: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
-	6,  // 7: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
-	12, // 8: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
-	9,  // 9: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 10: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
-	19, // 11: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
-	6,  // 12: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
-	22, // 13: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
-	1,  // 14: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 15: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 16: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	13, // 17: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	15, // 18: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	17, // 19: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	20, // 20: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	23, // 21: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	25, // 22: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	2,  // 23: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 24: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 25: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	14, // 26: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	16, // 27: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	18, // 28: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	21, // 29: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	24, // 30: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	26, // 31: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	23, // [23:32] is the sub-list for method output_type
-	14, // [14:23] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	11, // 7: xmsched.v1.Device.preemption:type_name -> xmsched.v1.LevelCost
+	6,  // 8: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
+	13, // 9: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
+	9,  // 10: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 11: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
+	20, // 12: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
+	6,  // 13: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
+	23, // 14: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
+	28, // 15: xmsched.v1.GetStatusResponse.offers:type_name -> xmsched.v1.DeviceOffer
+	1,  // 16: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 17: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 18: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	14, // 19: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	16, // 20: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	18, // 21: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	21, // 22: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	24, // 23: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	26, // 24: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	2,  // 25: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 26: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 27: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	15, // 28: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	17, // 29: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	19, // 30: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	22, // 31: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	25, // 32: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	27, // 33: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	25, // [25:34] is the sub-list for method output_type
+	16, // [16:25] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -2327,15 +2597,15 @@ func file_xserver_api_v1_xserver_proto_init() {
 	if File_xserver_api_v1_xserver_proto != nil {
 		return
 	}
-	file_xserver_api_v1_xserver_proto_msgTypes[15].OneofWrappers = []any{}
-	file_xserver_api_v1_xserver_proto_msgTypes[17].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[16].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[18].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -86,7 +86,7 @@ func (p *Plane) Describe() State {
 			ps.OpenedByLease += v.OpenedByLease
 			ps.Levels = append(ps.Levels, LevelState{
 				Device: sec.seat.device.id, Level: sec.grant.Level, Max: sec.levelMax(), Why: v.LevelWhy,
-				Offer: sec.offerWhy(),
+				Offer: sec.offerWhy(), Did: sec.did,
 			})
 		}
 		out.Processes = append(out.Processes, ps)

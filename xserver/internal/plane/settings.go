@@ -81,4 +81,5 @@ type LevelState struct {
 	Max    uint32         // that can be had there; 0: not known yet
 	Why    board.LevelWhy // the client can do no more
 	Offer  string         // why the device offers no more to a client that could; empty: it does
+	Did    board.HoldView // the client's word
 }
