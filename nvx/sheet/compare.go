@@ -106,11 +106,11 @@ func (c *comparison) lists(a, b reflect.Value, at string) {
 		return // remarks
 	}
 	later := map[string]reflect.Value{}
-	for i := range b.Len() {
-		later[entryName(b.Index(i))] = b.Index(i)
+	names := entryNames(b)
+	for i, name := range names {
+		later[name] = b.Index(i)
 	}
-	for i := range a.Len() {
-		name := entryName(a.Index(i))
+	for i, name := range entryNames(a) {
 		if other, ok := later[name]; ok {
 			c.values(a.Index(i), other, join(at, name))
 			delete(later, name)
@@ -118,15 +118,27 @@ func (c *comparison) lists(a, b reflect.Value, at string) {
 		}
 		c.found = append(c.found, Difference{Field: join(at, name), Before: "there", After: absent})
 	}
-	for i := range b.Len() {
-		if name := entryName(b.Index(i)); later[name].IsValid() {
+	for _, name := range names {
+		if later[name].IsValid() {
 			c.found = append(c.found, Difference{Field: join(at, name), Before: absent, After: "there"})
 		}
 	}
 }
 
-// entryName is the first field of an entry, which says what it is about.
-func entryName(v reflect.Value) string { return fmt.Sprint(v.Field(0).Interface()) }
+// entryNames are the first fields of the entries, which say what each is about;
+// a second one about the same is numbered.
+func entryNames(list reflect.Value) []string {
+	seen := map[string]int{}
+	names := make([]string, list.Len())
+	for i := range names {
+		name := fmt.Sprint(list.Index(i).Field(0).Interface())
+		if seen[name]++; seen[name] > 1 {
+			name = fmt.Sprintf("%s (%d)", name, seen[name])
+		}
+		names[i] = name
+	}
+	return names
+}
 
 func (c *comparison) numbers(a, b reflect.Value, at string) {
 	x, y := number(a), number(b)
