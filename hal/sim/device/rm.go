@@ -49,6 +49,7 @@ type rmClient struct {
 // rmObject is a name for something; a duplicate is a second name for the same.
 type rmObject struct {
 	parent uint32
+	below  map[uint32]struct{}
 	of     *rmResource
 }
 
@@ -186,7 +187,7 @@ func (d *Device) rmRoot(c *client, handle uint32) (uint32, rmStatus) {
 	return handle, success
 }
 
-// add gives a resource a name.
+// add gives a resource a name. Precondition: the parent is there.
 func (rc *rmClient) add(handle, parent uint32, r *rmResource) (uint32, rmStatus) {
 	for handle == 0 {
 		rc.last++
@@ -202,6 +203,11 @@ func (rc *rmClient) add(handle, parent uint32, r *rmResource) (uint32, rmStatus)
 	}
 	r.names++
 	rc.objects[handle] = &rmObject{parent: parent, of: r}
+	if up := rc.objects[parent]; up.below == nil {
+		up.below = map[uint32]struct{}{handle: {}}
+	} else {
+		up.below[handle] = struct{}{}
+	}
 	return handle, success
 }
 
@@ -244,11 +250,12 @@ func (d *Device) rmFree(c *client, req *request) rmStatus {
 // more cannot be let go on by anybody: it goes on now.
 func (d *Device) rmDrop(c *client, rc *rmClient, handle uint32) {
 	o := rc.objects[handle]
+	for below := range o.below {
+		d.rmDrop(c, rc, below)
+	}
 	delete(rc.objects, handle)
-	for h, kid := range rc.objects {
-		if kid.parent == handle && rc.objects[h] != nil {
-			d.rmDrop(c, rc, h)
-		}
+	if up := rc.objects[o.parent]; up != nil {
+		delete(up.below, handle)
 	}
 	if o.of.names--; o.of.names == 0 && o.of.off {
 		d.catchUp()
