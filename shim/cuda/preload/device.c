@@ -237,7 +237,8 @@ void xm_dev_claim(struct xm_dev *dev)
 	atomic_store(&dev->gate, (const _Atomic uint32_t *)&s->daemon.gate);
 	__atomic_store_n(&s->client.ready, dev->ready, RELAXED);
 	__atomic_store_n(&s->client.edge, ++dev->edge, RELAXED);
-	__atomic_store_n(&s->client.ready_at, xm_now(), RELAXED);
+	atomic_store_explicit(&dev->ready_at, xm_now(), memory_order_relaxed);
+	__atomic_store_n(&s->client.ready_at, dev->ready_at, RELAXED);
 	for (struct xm_queue *q = dev->dirty; q; q = q->dirty_next)
 		xm_queue_announce(q);
 	xm_dev_publish(dev);
@@ -316,6 +317,16 @@ void xm_dev_publish(struct xm_dev *dev)
 	__atomic_store_n(&dev->section->client.launches, dev->launches, RELAXED);
 }
 
+/* Nobody waited since the device became ready, as far as is known: then none of
+ * that time is said to have been spent launching. */
+static uint64_t waited_from(const struct xm_dev *dev)
+{
+	uint64_t ready = atomic_load_explicit(&dev->ready_at, memory_order_relaxed);
+	uint64_t from = atomic_load_explicit(&dev->wait_from, memory_order_relaxed);
+
+	return from < ready ? ready : from;
+}
+
 /* Told through the eventfd only when there is somebody to yield to, or when the
  * daemon may not know that there is not; and not while the daemon waits out an
  * idle edge, since it looks at ready and edge itself before it acts on that. The
@@ -332,8 +343,12 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
 	dev->edge++;
 	if (!s)
 		return;
-	if (ready)
-		__atomic_store_n(&s->client.ready_at, xm_now(), RELAXED);
+	if (ready) {
+		atomic_store_explicit(&dev->ready_at, xm_now(), memory_order_relaxed);
+		__atomic_store_n(&s->client.ready_at, dev->ready_at, RELAXED);
+	} else {
+		__atomic_store_n(&s->client.waited_from, waited_from(dev), RELAXED);
+	}
 	xm_dev_publish(dev);
 	__atomic_store_n(&s->client.ready, ready, RELAXED);
 	__atomic_store_n(&s->client.edge, dev->edge, RELEASE);

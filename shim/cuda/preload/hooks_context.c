@@ -5,6 +5,7 @@
 #include "admission.h"
 #include "hooks.h"
 #include "ioctl.h"
+#include "wait.h"
 
 /* Primary contexts are named by their device; the handle is known from the
  * retain. Devices beyond the last are not forgotten by us: their contexts end
@@ -152,8 +153,10 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 
 CUresult cuCtxSynchronize(void)
 {
-    CUresult result = XM_DRIVER(cuCtxSynchronize)();
+    CUresult result;
 
+    xm_wait_begins();
+    result = XM_DRIVER(cuCtxSynchronize)();
     if (result == CUDA_SUCCESS)
         xm_synced_context();
     return result;
@@ -162,9 +165,11 @@ CUresult cuCtxSynchronize(void)
 /* Waits for a context that need not be the current one. */
 CUresult cuCtxSynchronize_v2(CUcontext ctx)
 {
-    CUresult result = XM_DRIVER(cuCtxSynchronize_v2)(ctx);
     CUcontext current = NULL;
+    CUresult result;
 
+    xm_wait_begins();
+    result = XM_DRIVER(cuCtxSynchronize_v2)(ctx);
     if (result != CUDA_SUCCESS)
         return result;
     if (xm_real.cuCtxGetCurrent && xm_real.cuCtxGetCurrent(&current) == CUDA_SUCCESS && (!ctx || ctx == current))

@@ -2,6 +2,7 @@
 #include "admission.h"
 #include "hooks.h"
 #include "uncovered.h"
+#include "wait.h"
 
 CUresult cuCtxDestroy(CUcontext ctx)
 {
@@ -82,6 +83,7 @@ CUresult cuEventQuery(CUevent hEvent)
 {
     CUresult result;
 
+    xm_poll_begins();
     result = XM_DRIVER(cuEventQuery)(hEvent);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -92,6 +94,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuEventSynchronize)(hEvent);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -280,6 +283,7 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuMemFree)(dptr);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -302,6 +306,7 @@ CUresult cuMemFreeHost(void *p)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuMemFreeHost)(p);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -312,6 +317,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuMemFree_v2)(dptr);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -322,6 +328,7 @@ CUresult cuMemHostUnregister(void *p)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuMemHostUnregister)(p);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
@@ -380,6 +387,7 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy)(dst, src, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -391,6 +399,7 @@ CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2D)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -420,6 +429,7 @@ CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -431,6 +441,7 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned_v2)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -442,6 +453,7 @@ CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned_v2_ptds)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -453,6 +465,7 @@ CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2D_v2)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -464,6 +477,7 @@ CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpy2D_v2_ptds)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -475,6 +489,7 @@ CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3D)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -528,6 +543,7 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeer)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -551,6 +567,7 @@ CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeer_ptds)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -562,6 +579,7 @@ CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3D_v2)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -573,6 +591,7 @@ CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpy3D_v2_ptds)(pCopy));
     if (result == CUDA_SUCCESS)
@@ -632,6 +651,7 @@ CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, u
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -661,6 +681,7 @@ CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH_v2)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -672,6 +693,7 @@ CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset,
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH_v2_ptds)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -761,6 +783,7 @@ CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int Byte
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH)(dstHost, srcDevice, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -790,6 +813,7 @@ CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2)(dstHost, srcDevice, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -801,6 +825,7 @@ CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2_ptds)(dstHost, srcDevice, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -812,6 +837,7 @@ CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcH
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -841,6 +867,7 @@ CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA_v2)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -852,6 +879,7 @@ CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *sr
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA_v2_ptds)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -863,6 +891,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned in
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD)(dstDevice, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -892,6 +921,7 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t Byte
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD_v2)(dstDevice, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -903,6 +933,7 @@ CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD_v2_ptds)(dstDevice, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -914,6 +945,7 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyPeer)(dstDevice, dstContext, srcDevice, srcContext, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -937,6 +969,7 @@ CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyPeer_ptds)(dstDevice, dstContext, srcDevice, srcContext, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -948,6 +981,7 @@ CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpy_ptds)(dst, src, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1231,6 +1265,7 @@ CUresult cuStreamQuery(CUstream hStream)
 {
     CUresult result;
 
+    xm_poll_begins();
     result = XM_DRIVER(cuStreamQuery)(hStream);
     if (result == CUDA_SUCCESS)
         xm_query_ok(hStream, 0);
@@ -1241,6 +1276,7 @@ CUresult cuStreamQuery_ptsz(CUstream hStream)
 {
     CUresult result;
 
+    xm_poll_begins();
     result = XM_DRIVER(cuStreamQuery_ptsz)(hStream);
     if (result == CUDA_SUCCESS)
         xm_query_ok(hStream, XM_PTDS);
@@ -1251,6 +1287,7 @@ CUresult cuStreamSynchronize(CUstream hStream)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuStreamSynchronize)(hStream);
     if (result == CUDA_SUCCESS)
         xm_synced_stream(hStream, 0);
@@ -1261,6 +1298,7 @@ CUresult cuStreamSynchronize_ptsz(CUstream hStream)
 {
     CUresult result;
 
+    xm_wait_begins();
     result = XM_DRIVER(cuStreamSynchronize_ptsz)(hStream);
     if (result == CUDA_SUCCESS)
         xm_synced_stream(hStream, XM_PTDS);

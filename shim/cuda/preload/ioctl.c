@@ -200,7 +200,7 @@ static int release(const struct call *c)
 
 /* While something is held: what the program's driver does to a group or channel
  * of its own, such as scheduling a new one, may switch it on. */
-static int control(const struct call *c)
+static int controlled(const struct call *c)
 {
 	const struct NVOS54_PARAMETERS *p = c->params;
 	struct stay s;
@@ -227,7 +227,7 @@ static int handle(const struct call *c)
 	case NV_ESC_RM_DUP_OBJECT:
 		return c->size == sizeof(struct NVOS55_PARAMETERS) ? duplicate(c) : pass(c);
 	case NV_ESC_RM_CONTROL:
-		return c->size == sizeof(struct NVOS54_PARAMETERS) ? control(c) : pass(c);
+		return c->size == sizeof(struct NVOS54_PARAMETERS) ? controlled(c) : pass(c);
 	}
 	return pass(c);
 }

@@ -72,6 +72,8 @@ struct xm_dev {
 	uint32_t waiting;  /* of these, blocked at the gate or over the bound */
 	uint64_t launches; /* commands of ended leases */
 	uint64_t grants;   /* leases given; tail.c sees by it that something goes on */
+	_Atomic uint64_t ready_at;  /* ns of the last ready edge; read without the lock */
+	_Atomic uint64_t wait_from; /* ns at which a thread last began to wait (wait.h); written without the lock */
 	uint64_t asked_at; /* ns of the last question that was answered "not yet" */
 	CUdevice handle;
 	uint8_t uuid[16];

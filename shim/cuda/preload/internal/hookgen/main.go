@@ -143,7 +143,7 @@ func exports(hooks []hook) []byte {
 
 func bodies(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"uncovered.h\"\n")
+	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
 	for _, h := range hooks {
 		if !h.hand {
 			b.WriteString(h.body())

@@ -90,6 +90,7 @@ CUresult cuMemcpyDtoH_v2(void *dst)
 {
     CUresult result;
 
+    xm_wait_begins();
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2)(dst));
     if (result == CUDA_SUCCESS)

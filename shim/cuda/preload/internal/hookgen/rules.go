@@ -21,11 +21,11 @@ type rule struct {
 // queues are asked; memsets and device copies return at once.
 var (
 	enqueue     = rule{command: true}
-	copyToHost  = rule{command: true, success: "xm_synced_stream($S, $F);"}
-	copyAsk     = rule{command: true, success: "xm_synced_event();"}
+	copyToHost  = rule{before: "xm_wait_begins();", command: true, success: "xm_synced_stream($S, $F);"}
+	copyAsk     = rule{before: "xm_wait_begins();", command: true, success: "xm_synced_event();"}
 	byHand      = rule{hand: true}
-	asksQueues  = rule{success: "xm_synced_event();"}
-	tellsStream = rule{success: "xm_synced_stream($S, $F);"}
+	asksQueues  = rule{before: "xm_wait_begins();", success: "xm_synced_event();"}
+	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F);"}
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
 )
 
@@ -68,9 +68,9 @@ var byName = map[string]rule{
 	"cuMemHostUnregister": asksQueues,
 
 	"cuStreamSynchronize": tellsStream,
-	"cuStreamQuery":       {success: "xm_query_ok($S, $F);"},
+	"cuStreamQuery":       {before: "xm_poll_begins();", success: "xm_query_ok($S, $F);"},
 	"cuEventSynchronize":  asksQueues,
-	"cuEventQuery":        asksQueues,
+	"cuEventQuery":        {before: "xm_poll_begins();", success: "xm_synced_event();"},
 
 	// Streams and captures.
 	"cuStreamCreate":              {success: "xm_stream_made(*phStream, Flags, 0);"},
