@@ -49,7 +49,8 @@ libs:
 	@mkdir -p bin $(LIB)/sim $(LIB)/bench
 	$(foreach room,$(C_ROOMS),$(call c_room,$(room)) all &&) true
 	$(GO) build -trimpath -ldflags='$(LDFLAGS)' -buildmode=c-shared -o $(LIB)/libxagent.so ./shim/cuda/agent
-	@rm -f $(LIB)/libxagent.h
+	$(GO) build -trimpath -ldflags='$(LDFLAGS) "-extldflags=-Wl,--version-script=$(CURDIR)/shim/api/exports.map"' -buildmode=c-shared -o $(LIB)/libxmsched_api.so ./shim/api
+	@rm -f $(LIB)/libxagent.h $(LIB)/libxmsched_api.h
 
 demo: build ## alone, shared and scheduled side by side, on the GPU or the simulated one
 	bin/xbench demo
@@ -112,11 +113,14 @@ install: build ## into $(DESTDIR)$(PREFIX)/bin and .../lib/xmsched
 	install -d '$(DESTDIR)$(PREFIX)/bin' '$(DESTDIR)$(PREFIX)/lib/xmsched/sim' '$(DESTDIR)$(PREFIX)/lib/xmsched/bench'
 	install -m 755 $(PROGRAMS:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
 	install -m 755 lib/libxmsched.so lib/libxagent.so '$(DESTDIR)$(PREFIX)/lib/xmsched'
+	install -D -m 755 lib/libxmsched_api.so '$(DESTDIR)$(PREFIX)/lib/libxmsched_api.so'
+	install -D -m 644 shim/include/xmsched.h '$(DESTDIR)$(PREFIX)/include/xmsched.h'
 	install -m 755 lib/sim/libcuda.so.1 '$(DESTDIR)$(PREFIX)/lib/xmsched/sim'
 	install -m 755 lib/bench/launchloop lib/bench/empty.so '$(DESTDIR)$(PREFIX)/lib/xmsched/bench'
 
 uninstall: ## take away what install put there
 	rm -f $(PROGRAMS:%='$(DESTDIR)$(PREFIX)/bin/%')
+	rm -f '$(DESTDIR)$(PREFIX)/lib/libxmsched_api.so' '$(DESTDIR)$(PREFIX)/include/xmsched.h'
 	rm -rf '$(DESTDIR)$(PREFIX)/lib/xmsched'
 
 clean: ## remove what was built

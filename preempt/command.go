@@ -30,6 +30,13 @@ type Command struct {
 // first.
 func (c *Command) Wait(ctx context.Context) error { return c.queue.Wait(ctx, c) }
 
+// Over says whether the command has ended, in whatever way.
+func (c *Command) Over() bool {
+	c.queue.mu.Lock()
+	defer c.queue.mu.Unlock()
+	return c.over
+}
+
 // finish ends a command. Precondition: queue.mu is held.
 func (c *Command) finish(err error) {
 	c.over, c.launch, c.after = true, nil, nil

@@ -205,25 +205,31 @@ func (q *XQueue) renounce(c *Command) {
 }
 
 // End says that the command that Begin gave has been launched; launched is
-// nil, or why not. The command is done when the hardware has passed it. A second
-// End does nothing.
-func (c *Command) End(launched error) {
+// nil, or why not. The command is done when the hardware has passed it. End says
+// whether there was something to end: a second one does nothing.
+func (c *Command) End(launched error) bool {
 	q := c.queue
 	q.mu.Lock()
-	if c.begun {
-		c.begun, c.failed = false, launched
-		q.apply(queue.Launched{}, false)
+	defer q.unlock()
+	if !c.begun {
+		return false
 	}
-	q.unlock()
+	c.begun, c.failed = false, launched
+	q.apply(queue.Launched{}, false)
+	return true
 }
 
-// Do is Begin, launch and End.
+// Launch calls launch, whose panic is an error like any other, and ends with
+// what came of it.
+func (c *Command) Launch(launch func() error) { c.End(run(launch)) }
+
+// Do is Begin and Launch.
 func (q *XQueue) Do(ctx context.Context, launch func() error) (*Command, error) {
 	c, err := q.Begin(ctx)
 	if err != nil {
 		return nil, err
 	}
-	c.End(run(launch))
+	c.Launch(launch)
 	return c, nil
 }
 
