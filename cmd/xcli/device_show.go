@@ -133,14 +133,14 @@ func (p *page) figures() {
 		row("  the busy one suspended", "%s", span(f.Stopped))
 	}
 	if s := m.TimeSlice; s != nil {
-		row("time slice", "default %s, accepted %s to %s", micros(float64(s.DefaultUS)), micros(float64(s.LowestUS)), micros(float64(s.HighestUS)))
+		row("time slice", "accepted %s to %s; without asking a turn lasts %s", micros(float64(s.LowestUS)), micros(float64(s.HighestUS)), micros(s.DefaultTurnUS))
 		row("  setting it", "GPU idle %s, busy %s", span(s.SetIdle), span(s.SetBusy))
 		for _, one := range s.Tried {
 			if !one.Accepted {
-				row("  "+micros(float64(one.AskedUS)), "refused: %s", one.Status)
+				row("  of "+micros(float64(one.AskedUS)), "refused: %s", one.Status)
 				continue
 			}
-			row("  "+micros(float64(one.AskedUS))+" beside "+micros(float64(s.NeighbourIsUS)), "%.1f %% of the GPU, %.1f %% lost to switching", one.SharePercent, one.LostPercent)
+			row("  of "+micros(float64(one.AskedUS)), "turns of %s, %.1f %% of the GPU, %.1f %% lost to switching", micros(one.TurnUS), one.SharePercent, one.LostPercent)
 		}
 	}
 	if q := m.Queue; q != nil {

@@ -18,8 +18,8 @@ const (
 	holdCompute = 1
 )
 
-// defaultSlice is what a new compute group has, in microseconds.
-const defaultSlice = 2048
+// sliceBefore, as a length, restores what the compute groups had before.
+const sliceBefore = 0
 
 // channels are the preload library's functions over this process's own channels
 // on one device.
@@ -83,6 +83,9 @@ func (c *channels) set(hold uint32) error {
 func (c *channels) setSlice(us uint32) error {
 	var ns uint64
 	r, _, _ := purego.SyscallN(c.slice, uintptr(unsafe.Pointer(&c.uuid)), uintptr(us), uintptr(unsafe.Pointer(&ns)))
+	if us == sliceBefore {
+		return result("restore the time slice", r)
+	}
 	return result(fmt.Sprintf("set a time slice of %d us", us), r)
 }
 

@@ -106,8 +106,7 @@ func (q *guest) leave() error {
 		if err != nil {
 			return fmt.Errorf("end a further context: %w", err)
 		}
-		q.free()
-		return nil
+		return nil // its words stay: freeing them would wait for other kernels
 	case <-time.After(firstBeat):
 		return fmt.Errorf("a further context did not end within %v", firstBeat)
 	}

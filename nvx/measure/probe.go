@@ -98,9 +98,9 @@ func suspensions(c *channels, h *heart) error {
 	return nil
 }
 
-// setSlices sets the shortest time slice and the default one.
+// setSlices sets the shortest time slice and restores what was.
 func setSlices(c *channels) error {
-	for _, us := range []uint32{1, defaultSlice} {
+	for _, us := range []uint32{1, sliceBefore} {
 		if err := c.setSlice(us); err != nil {
 			return err
 		}

@@ -21,7 +21,7 @@ const (
 // beside the neighbour, whose turns they must not make too long.
 var (
 	acceptable = []uint32{1, 10, 100, 1000, 10_000, 100_000, 1_000_000}
-	shared     = []uint32{1, 100, 300, 1000, defaultSlice, 8192}
+	shared     = []uint32{1, 100, 300, 1000, 2048, 8192}
 )
 
 // together are two hearts of two processes.
@@ -66,8 +66,16 @@ func meet(g *gpu, p *peer) (*together, error) {
 	return t, p.beat()
 }
 
-// shares are the parts of the GPU's time that each has now.
-func (t *together) shares() (own, other float64, err error) {
+// turns are what two busy processes get of the GPU.
+type turns struct {
+	own, other float64       // parts of its time
+	turn       time.Duration // how long this process runs at a time; 0: not seen
+}
+
+func (t turns) lost() float64 { return max(0, 1-t.own-t.other) }
+
+// look counts for a window.
+func (t *together) look() (turns, error) {
 	reply := make(chan error, 1)
 	var theirs float64
 	go func() { // ends with the peer's answer or its end
@@ -75,11 +83,42 @@ func (t *together) shares() (own, other float64, err error) {
 		theirs, err = t.peer.rate()
 		reply <- err
 	}()
-	own = t.h.rate() / t.alone
+	begin, before := time.Now(), t.h.beats()
+	n := t.h.absences(window, t.alone)
+	took := time.Since(begin)
+	now := turns{own: min(float64(t.h.beats()-before)/took.Seconds()/t.alone, 1)}
 	if err := <-reply; err != nil {
-		return 0, 0, err
+		return now, err
 	}
-	return min(own, 1), min(theirs/t.theirs, 1), nil
+	now.other = min(theirs/t.theirs, 1)
+	if n > 0 {
+		now.turn = time.Duration(now.own * float64(took) / float64(n))
+	}
+	return now, nil
+}
+
+// absence is how long no beat is seen when another process has the GPU: a beat is
+// some microseconds long.
+const absence = 500 * time.Microsecond
+
+// absences counts for a while how often another process got the GPU; rate is the
+// kernel's beats a second when it is alone.
+func (h *heart) absences(d time.Duration, rate float64) (n int) {
+	value, seen := h.beats(), time.Now()
+	for now, end := seen, seen.Add(d); now.Before(end); now = time.Now() {
+		v := h.beats()
+		if v == value {
+			pause()
+			continue
+		}
+		// Whoever looks may be late himself: then there were beats all the while.
+		away := now.Sub(seen)
+		if away > absence && float64(v-value) < away.Seconds()*rate/2 {
+			n++
+		}
+		value, seen = v, now
+	}
+	return n
 }
 
 // part ends both.
@@ -90,7 +129,7 @@ func (t *together) part() error {
 }
 
 // contextSwitch is what the GPU loses at each turn from one busy process to the
-// other: both have the default time slice.
+// other, both with the time slice that they were made with.
 func contextSwitch(g *gpu, p *peer) (*sheet.Times, error) {
 	t, err := meet(g, p)
 	if err != nil {
@@ -98,12 +137,16 @@ func contextSwitch(g *gpu, p *peer) (*sheet.Times, error) {
 	}
 	var costs []time.Duration
 	for range switchWindows {
-		own, other, e := t.shares()
+		now, e := t.look()
 		if err = e; err != nil {
 			break
 		}
-		lost := max(0, 1-own-other)
-		costs = append(costs, time.Duration(lost/max(1-lost, 0.01)*defaultSlice*float64(time.Microsecond)))
+		if now.turn > 0 { // of a turn and the switch after it, the part lost
+			costs = append(costs, time.Duration(now.lost()/max(1-now.lost(), 0.01)*float64(now.turn)))
+		}
+	}
+	if err == nil && len(costs) == 0 {
+		err = errors.New("no turns of two busy processes were seen")
 	}
 	if err := errors.Join(err, t.part()); err != nil {
 		return nil, err
@@ -113,8 +156,7 @@ func contextSwitch(g *gpu, p *peer) (*sheet.Times, error) {
 
 // timeSlices finds out which lengths are accepted and what they do.
 func timeSlices(g *gpu, c *channels, p *peer) (*sheet.TimeSlice, error) {
-	s := &sheet.TimeSlice{DefaultUS: defaultSlice, NeighbourIsUS: defaultSlice}
-	defer func() { _ = c.setSlice(defaultSlice) }() // told by the next that uses it
+	s := &sheet.TimeSlice{}
 	for _, us := range acceptable {
 		if c.setSlice(us) == nil {
 			s.HighestUS = us
@@ -124,14 +166,21 @@ func timeSlices(g *gpu, c *channels, p *peer) (*sheet.TimeSlice, error) {
 		}
 	}
 	var err error
-	if s.SetIdle, err = settingTimes(c); err != nil {
+	if s.SetIdle, err = settingTimes(c); err == nil {
+		err = c.setSlice(sliceBefore)
+	}
+	if err != nil {
 		return nil, err
 	}
 	t, err := meet(g, p)
 	if err != nil {
 		return nil, err
 	}
-	s.SetBusy, err = settingTimes(c)
+	var usual turns
+	if usual, err = t.look(); err == nil {
+		s.DefaultTurnUS = microseconds(usual.turn)
+		s.SetBusy, err = settingTimes(c)
+	}
 	for _, us := range shared {
 		if err != nil {
 			break
@@ -140,8 +189,7 @@ func timeSlices(g *gpu, c *channels, p *peer) (*sheet.TimeSlice, error) {
 		one, err = t.try(c, us)
 		s.Tried = append(s.Tried, one)
 	}
-	// The process alone goes on with the shortest slice; nothing else may.
-	return s, errors.Join(err, c.setSlice(defaultSlice), t.part())
+	return s, errors.Join(err, c.setSlice(sliceBefore), t.part())
 }
 
 // try runs with a time slice beside the neighbour.
@@ -153,12 +201,10 @@ func (t *together) try(c *channels, us uint32) (sheet.Slice, error) {
 	}
 	one.Accepted = true
 	time.Sleep(window / 10)
-	own, other, err := t.shares()
-	if err != nil {
-		return one, err
-	}
-	one.SharePercent, one.LostPercent = percent(own), percent(max(0, 1-own-other))
-	return one, nil
+	now, err := t.look()
+	one.TurnUS = microseconds(now.turn)
+	one.SharePercent, one.LostPercent = percent(now.own), percent(now.lost())
+	return one, err
 }
 
 // percent has a digit behind the point.
@@ -202,7 +248,7 @@ func foreground(g *gpu, c *channels, p *peer) (*sheet.Foreground, error) {
 	}{
 		{func() error { return nil }, &f.Beside},
 		{func() error { return c.setSlice(1) }, &f.Armed},
-		{func() error { return errors.Join(c.setSlice(defaultSlice), c.set(holdCompute)) }, &f.Stopped},
+		{func() error { return errors.Join(c.setSlice(sliceBefore), c.set(holdCompute)) }, &f.Stopped},
 	} {
 		if err = step.prepare(); err != nil {
 			break
@@ -211,7 +257,7 @@ func foreground(g *gpu, c *channels, p *peer) (*sheet.Foreground, error) {
 			break
 		}
 	}
-	err = errors.Join(err, c.set(holdNone), c.setSlice(defaultSlice), h.end())
+	err = errors.Join(err, c.set(holdNone), c.setSlice(sliceBefore), h.end())
 	if err != nil {
 		return nil, fmt.Errorf("a foreground beside this process: %w", err)
 	}

@@ -41,6 +41,7 @@ var tolerances = []struct {
 	{"_gb_per_s", tolerance{0.1, 0}},
 	{"share_percent", tolerance{0.1, 5}},
 	{"lost_percent", tolerance{0.25, 5}},
+	{"turn_us", tolerance{0.25, 50}},
 	{"create_ms", tolerance{0.5, 20}},
 	{"destroy_ms", tolerance{0.5, 20}},
 	{"command_us", tolerance{0.25, 20}},

@@ -24,7 +24,7 @@ func sample() *Sheet {
 				{Level: 3, Unit: "instruction", Idle: stops(1700, 400), Busy: stops(640, 360)},
 			},
 			Switch:     timesOf(180, 200),
-			TimeSlice:  &TimeSlice{DefaultUS: 2048, LowestUS: 1, HighestUS: 1000, Tried: []Slice{{AskedUS: 1, Accepted: true, SharePercent: 0.1}}, SetBusy: timesOf(1500, 2000)},
+			TimeSlice:  &TimeSlice{DefaultTurnUS: 2048, LowestUS: 1, HighestUS: 1000, Tried: []Slice{{AskedUS: 1, Accepted: true, SharePercent: 0.1}}, SetBusy: timesOf(1500, 2000)},
 			Copy:       &Copy{Bytes: 64 << 20, ToDeviceGBs: 55.5, FromDeviceGBs: 55.3},
 			Remap:      []Remap{{Bytes: 2 << 20, Create: timesOf(9.5, 12)}},
 			Second:     &Second{CreateMS: 114, MemoryBytes: 526 << 20},

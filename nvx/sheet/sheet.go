@@ -120,13 +120,14 @@ type Foreground struct {
 
 // TimeSlice is what can be asked of the hardware's time slices.
 type TimeSlice struct {
-	DefaultUS     uint32  `json:"default_us"`
-	LowestUS      uint32  `json:"lowest_us"`  // accepted
-	HighestUS     uint32  `json:"highest_us"` // accepted
-	Tried         []Slice `json:"tried"`
+	// DefaultTurnUS is how long a process runs at a time that has asked for
+	// nothing, beside an equally busy one.
+	DefaultTurnUS float64 `json:"default_turn_us"`
+	LowestUS      uint32  `json:"lowest_us"`          // accepted
+	HighestUS     uint32  `json:"highest_us"`         // accepted
+	Tried         []Slice `json:"tried"`              // beside a process with the default
 	SetIdle       *Times  `json:"set_idle,omitempty"` // a call, with the GPU idle
 	SetBusy       *Times  `json:"set_busy,omitempty"` // beside another busy process
-	NeighbourIsUS uint32  `json:"neighbour_us"`       // slice of the other process in Tried
 }
 
 // Slice is one length that was tried.
@@ -134,8 +135,9 @@ type Slice struct {
 	AskedUS  uint32 `json:"asked_us"`
 	Accepted bool   `json:"accepted"`
 	Status   string `json:"status,omitempty"` // of a refusal
-	// SharePercent is how much of the GPU's time the process with that slice
-	// got beside an equally busy one.
+	// TurnUS is how long the process with that slice ran at a time, beside an
+	// equally busy one; SharePercent how much of the GPU's time it got.
+	TurnUS       float64 `json:"turn_us"`
 	SharePercent float64 `json:"share_percent"`
 	// LostPercent is the time that neither got.
 	LostPercent float64 `json:"lost_percent"`

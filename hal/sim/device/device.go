@@ -83,9 +83,13 @@ type Device struct {
 	order    []*channel // live channels, in order of creation
 	contexts map[uint64]*gpuContext
 	rm       rmTable
+	physical map[uint64]*physical
+	lastPhys uint64
 	lastCtx  uint64
 	gates    []*channel // held by a word in memory
 	afters   []*channel // held by another channel's progress
+	steppers []*command // kernels that show what they do while they run
+	stepped  time.Time  // when they last were asked to
 	finished []*command // bodies that workers have ended
 	unused   []*command // to be used again
 	stopped  bool
@@ -175,6 +179,7 @@ func newDevice(cfg Config) (*Device, error) {
 		clients:  map[*client]struct{}{},
 		contexts: map[uint64]*gpuContext{},
 		rm:       rmTable{},
+		physical: map[uint64]*physical{},
 		lastLeft: time.Now(),
 	}, nil
 }

@@ -117,6 +117,7 @@ func (d *Device) pump(c *clock) bool {
 	for _, g := range d.gpus {
 		worked = d.step(g, c, now) || worked
 	}
+	worked = d.takeSteps() || worked
 	if len(d.gpus) > 1 {
 		d.checkAfters(nil)
 	}
@@ -205,7 +206,8 @@ func (d *Device) act(ch *channel, ev model.Event, c *clock, now time.Duration) {
 		d.start(cmd)
 	case model.Done:
 		cmd.timeUp = true
-		if cmd.bodyDone {
+		d.lastStep(cmd)
+		if cmd.bodyDone && !cmd.dead {
 			d.complete(ch, c, now)
 		}
 	}
@@ -268,6 +270,11 @@ func (d *Device) nextWake(c *clock, now time.Time) (time.Time, bool) {
 			if at := c.wall(next); !any || at.Before(wake) {
 				wake, any = at, true
 			}
+		}
+	}
+	if len(d.steppers) > 0 {
+		if at := d.stepped.Add(stepEvery); !any || at.Before(wake) {
+			wake, any = at, true
 		}
 	}
 	for _, ch := range d.gates {
