@@ -41,7 +41,6 @@ type summary struct {
 	tops      int
 	busy      bool // a foreground has work
 	long      bool // one of those that have is known for long requests
-	topArmed  bool // one of those that have has a short slice itself
 	members   int
 	strangers int // backgrounds in use that cannot be prepared
 	exclusive bool
@@ -211,18 +210,17 @@ func (c *Chooser) survey() {
 		if !t.order.Open && !t.ready {
 			t.quiet = true // what it does next is behind the gate
 		}
+		s.exclusive = s.exclusive || t.member() && t.armed()
 		switch {
 		case t.mode == compute.Top:
 			s.tops++
 			if t.ready && t.open {
 				s.busy = true
 				s.long = s.long || t.longRequests(c.costs)
-				s.topArmed = s.topArmed || t.armed()
 			}
 		case t.mode != compute.Bounded:
 		case t.member():
 			s.members++
-			s.exclusive = s.exclusive || t.armed()
 			if t.ready {
 				s.bestRank = max(s.bestRank, t.rank)
 			}
@@ -234,15 +232,19 @@ func (c *Chooser) survey() {
 	c.follow(s.busy)
 }
 
-// stirs says whether a task uses the device, or did until lately.
+// inUse says whether a task uses the device, or did until lately.
+func (c *Chooser) inUse(t *Task) bool {
+	return t.ready || t.lastReady != 0 && c.now-t.lastReady < recent
+}
+
+// stirs is inUse, and has it looked at again when that ends.
 func (c *Chooser) stirs(t *Task) bool {
-	if t.ready {
-		return true
-	}
-	if t.lastReady == 0 || c.now-t.lastReady >= recent {
+	if !c.inUse(t) {
 		return false
 	}
-	c.wake(t.lastReady + recent)
+	if !t.ready {
+		c.wake(t.lastReady + recent)
+	}
 	return true
 }
 
@@ -302,7 +304,7 @@ func (c *Chooser) setRegime() {
 func (c *Chooser) cpuBound() bool {
 	some := false
 	for _, t := range c.tasks {
-		if t.mode == compute.Top && c.stirs(t) {
+		if t.mode == compute.Top && c.inUse(t) {
 			if !t.bound.cpu {
 				return false
 			}
@@ -351,11 +353,11 @@ func (c *Chooser) takeTurns() {
 	case next == nil && (cur == nil || !c.allowed(cur) && !c.busy) && spare != nil:
 		c.take(spare)
 	case next == nil:
+		return
 	case cur == nil || !c.eligible(cur) || c.used >= c.costs.turn():
 		c.take(next)
-	default:
-		c.wake(c.now + c.costs.turn() - c.used)
 	}
+	c.wake(c.now + c.costs.turn() - c.used) // somebody may wait, or come to
 }
 
 func (c *Chooser) take(t *Task) {

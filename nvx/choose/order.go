@@ -18,11 +18,11 @@ func (c *Chooser) plain(t *Task) Order {
 // order is that of a task which is not the runner.
 func (c *Chooser) order(t, runner *Task) Order {
 	o := c.plain(t)
-	if t.mode != compute.Bounded || !t.holds {
+	if !t.holds {
 		return o
 	}
 	if !c.sum.exclusive || !t.member() {
-		if !o.Open {
+		if !o.Open && t.mode == compute.Bounded {
 			o.Hold, o.Reason = c.suspends(t)
 		}
 		return o
@@ -31,7 +31,7 @@ func (c *Chooser) order(t, runner *Task) Order {
 	switch {
 	case runner != nil:
 		o.Reason = NotItsTurn
-		o.Hold = t.order.Hold || t.runnable()
+		o.Hold = t.order.Hold || t.stays()
 	case c.allowed(t):
 		o.Reason, o.Hold = NotItsTurn, t.order.Hold
 	default:
@@ -46,13 +46,13 @@ func (c *Chooser) suspends(t *Task) (bool, Reason) {
 	if t.order.Hold {
 		return true, t.order.Reason
 	}
-	if !t.runnable() {
+	if !t.stays() {
 		return false, Outranked
 	}
 	if !c.busy {
 		return c.suspendsForTurn(t)
 	}
-	if !t.sureArmed() || c.sum.topArmed {
+	if !t.sureArmed() {
 		return true, Unarmed
 	}
 	if c.sum.long {
@@ -105,7 +105,7 @@ func (c *Chooser) run(t *Task) Order {
 // blocked says whether an armed task would run beside another.
 func (c *Chooser) blocked(t *Task) bool { return t.armed() && c.armedBeside(t) }
 
-// armedBeside says whether another armed background may be on the device. One that
+// armedBeside says whether another armed task may be on the device. One that
 // cannot be stopped is not waited for.
 func (c *Chooser) armedBeside(t *Task) bool {
 	for _, o := range c.tasks {
@@ -134,7 +134,7 @@ func (c *Chooser) overGap(t *Task) bool {
 // longForeground says whether a foreground in use is known for long requests.
 func (c *Chooser) longForeground() bool {
 	for _, t := range c.tasks {
-		if t.mode == compute.Top && t.longRequests(c.costs) && c.stirs(t) {
+		if t.mode == compute.Top && t.longRequests(c.costs) && c.inUse(t) {
 			return true
 		}
 	}
@@ -206,7 +206,7 @@ func (c *Chooser) note(t *Task) {
 }
 
 func (c *Chooser) wantedSlice(t *Task) time.Duration {
-	if !t.member() {
+	if !t.background() {
 		return 0
 	}
 	switch c.regime {

@@ -63,10 +63,14 @@ func (t *Task) armed() bool { return isShort(t.order.Slice) || isShort(t.slice) 
 // sureArmed says whether the short slice is in force.
 func (t *Task) sureArmed() bool { return isShort(t.order.Slice) && isShort(t.slice) }
 
-// member says whether the task is a background that is prepared for a foreground.
+// member says whether the task is among those of which one runs at a time: a
+// background that is prepared for a foreground, or was and is still armed.
 func (t *Task) member() bool {
-	return t.mode == compute.Bounded && t.holds && t.arms && !t.stuck && !t.lost()
+	return (t.mode == compute.Bounded || t.armed()) && t.holds && t.arms && !t.stuck && !t.lost()
 }
+
+// background says whether the task is one that is prepared for a foreground.
+func (t *Task) background() bool { return t.mode == compute.Bounded && t.member() }
 
 // lost says whether the task may be on the device and nothing can be done about it.
 func (t *Task) lost() bool { return t.away && !t.held }
@@ -74,6 +78,15 @@ func (t *Task) lost() bool { return t.away && !t.held }
 // runnable says whether something of the task may be on the device. A suspension
 // counts from its acknowledgement on.
 func (t *Task) runnable() bool { return !t.held && (t.order.Open || !t.quiet) }
+
+// stays says whether something of the task may stay on the device though its gate is
+// closed.
+func (t *Task) stays() bool {
+	if t.order.Open {
+		return t.ready // it is about to be closed
+	}
+	return !t.held && !t.quiet
+}
 
 // longRequests says whether the task's requests are known to be long.
 func (t *Task) longRequests(c Costs) bool { return t.requests.known() && t.requests.median > c.long() }
