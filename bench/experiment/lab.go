@@ -195,7 +195,11 @@ func (l *Lab) Daemon(ctx context.Context) error {
 	if err := os.MkdirAll(l.RunDir(), 0o700); err != nil {
 		return fmt.Errorf("make the run directory: %w", err)
 	}
-	d, err := Start(Spec{Name: "xserver", Path: path, Env: l.scheduledEnv()})
+	args := []string{"--no-probe"} // it would disturb what is measured; see daemonFor
+	if l.Facts.Simulated {
+		args = append(args, "--sim")
+	}
+	d, err := Start(Spec{Name: "xserver", Path: path, Args: args, Env: l.scheduledEnv()})
 	if err != nil {
 		return err
 	}

@@ -248,3 +248,63 @@ func write(path string, p *plot.Plot) error {
 	}
 	return nil
 }
+
+// Line is a named set of points with positive co-ordinates.
+type Line struct {
+	Name string
+	X, Y []float64
+}
+
+// Lines draws lines on logarithmic scales of both axes and writes path.png and
+// path.svg.
+func Lines(path string, c Caption, x, y string, lines ...Line) error {
+	if len(lines) == 0 {
+		return errors.New("plot: no lines")
+	}
+	p := base(c)
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
+	p.Legend.Top, p.Legend.Left = true, true
+	low, high, left, right := math.Inf(1), 0.0, math.Inf(1), 0.0
+	for i, l := range lines {
+		if len(l.X) == 0 || len(l.X) != len(l.Y) {
+			return fmt.Errorf("plot %s: %d and %d co-ordinates", l.Name, len(l.X), len(l.Y))
+		}
+		points := make(plotter.XYs, len(l.X))
+		for j := range l.X {
+			if !(l.X[j] > 0) || !(l.Y[j] > 0) || math.IsInf(l.X[j], 0) || math.IsInf(l.Y[j], 0) {
+				return fmt.Errorf("plot %s: %v, %v is not on a logarithmic scale", l.Name, l.X[j], l.Y[j])
+			}
+			points[j] = plotter.XY{X: l.X[j], Y: l.Y[j]}
+			low, high = min(low, l.Y[j]), max(high, l.Y[j])
+			left, right = min(left, l.X[j]), max(right, l.X[j])
+		}
+		line, dots, err := plotter.NewLinePoints(points)
+		if err != nil {
+			return fmt.Errorf("plot %s: %w", l.Name, err)
+		}
+		line.Width = vg.Points(2)
+		line.Color, dots.Color = palette[i%len(palette)], palette[i%len(palette)]
+		line.Dashes = dashes[i%len(dashes)]
+		p.Add(line, dots)
+		p.Legend.Add(l.Name, line)
+	}
+	p.X.Min, p.X.Max = left*0.8, right*1.25
+	p.X.Tick.Marker = decades{}
+	p.Y.Min, p.Y.Max = low*0.5, high*4
+	p.Y.Tick.Marker = decades{}
+	return write(path, p)
+}
+
+// decades labels whole decades: an axis of many has no room for more.
+type decades struct{}
+
+func (decades) Ticks(low, high float64) []plot.Tick {
+	var ticks []plot.Tick
+	for d := math.Pow(10, math.Floor(math.Log10(low))); d <= high; d *= 10 {
+		if d >= low {
+			ticks = append(ticks, plot.Tick{Value: d, Label: strconv.FormatFloat(d, 'f', -1, 64)})
+		}
+	}
+	return ticks
+}

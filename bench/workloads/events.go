@@ -44,6 +44,14 @@ type Event struct {
 	LatencyUS []float64 `json:"latency_us,omitempty"`
 	// StartNS is when each request began, in ns: with the result of request.
 	StartNS []int64 `json:"start_ns,omitempty"`
+	// EndNS is when each request, pulse or suspension ended, in ns: with StartNS.
+	EndNS []int64 `json:"end_ns,omitempty"`
+	// HoldUS and ReleaseUS are how long each call took that suspended or resumed: with
+	// the result of beats.
+	HoldUS    []float64 `json:"hold_us,omitempty"`
+	ReleaseUS []float64 `json:"release_us,omitempty"`
+	// Watched: with the result of beat-watch.
+	Watched *Watched `json:"watched,omitempty"`
 	// EndedNS is when each kernel was seen to have ended, in ns, at most
 	// maxEnded: with the result of background.
 	EndedNS []int64 `json:"ended_ns,omitempty"`

@@ -50,7 +50,7 @@ func RunObserve(st Steering, say *Speaker, o Observe) error {
 		return err
 	}
 	defer b.Close()
-	device, err := sectionOf(b, o.UUID)
+	device, _, err := sectionOf(b, o.UUID)
 	if err != nil {
 		return err
 	}
@@ -91,17 +91,17 @@ func boardOf(pid int) (*board.Board, error) {
 	return nil, fmt.Errorf("process %d has no board: does it run under xrun?", pid)
 }
 
-func sectionOf(b *board.Board, uuid string) (board.Device, error) {
+func sectionOf(b *board.Board, uuid string) (d board.Device, section int, err error) {
 	want, err := parseUUID(uuid)
 	if err != nil {
-		return board.Device{}, err
+		return board.Device{}, 0, err
 	}
 	for i := range board.Devices {
 		if b.Present(i) && b.Identity(i).UUID == want {
-			return b.Device(i), nil
+			return b.Device(i), i, nil
 		}
 	}
-	return board.Device{}, fmt.Errorf("the board has no section for %s", uuid)
+	return board.Device{}, 0, fmt.Errorf("the board has no section for %s", uuid)
 }
 
 // observe looks until the end of the run. A look takes some 100 ns, unless the

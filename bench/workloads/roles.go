@@ -71,23 +71,33 @@ func (p *player) toggle(st Steering, say *Speaker, edges int) error {
 // pulse is ready and idle in turn. The rests are of different lengths, evenly
 // spread, so that the edges fall into every phase of what the others do.
 func (p *player) pulse(ctx context.Context, say *Speaker, c Client) error {
-	const golden = 0.6180339887498949 // its multiples spread evenly
+	e := Event{Kind: KindResult}
 	for i := range c.Edges {
+		at := MonotonicNS()
 		if err := p.setReady(true); err != nil {
 			return err
 		}
 		sleep(ctx, c.Hold)
 		p.device.Ack(p.device.Gate())
+		end := MonotonicNS()
 		if err := p.setReady(false); err != nil {
 			return err
 		}
-		_, phase := math.Modf(float64(i) * golden)
-		sleep(ctx, c.Rest+time.Duration(phase*float64(c.Spread)))
+		e.StartNS, e.EndNS = append(e.StartNS, at), append(e.EndNS, end)
+		sleep(ctx, c.Rest+evenly(i, c.Spread))
 		if ctx.Err() != nil {
 			return nil
 		}
 	}
-	return say.Say(Event{Kind: KindResult, Count: uint64(c.Edges), AtNS: MonotonicNS()})
+	e.Count, e.AtNS = uint64(c.Edges), MonotonicNS()
+	return say.Say(e)
+}
+
+// evenly gives times below spread that the numbers i spread evenly.
+func evenly(i int, spread time.Duration) time.Duration {
+	const golden = 0.6180339887498949 // its multiples spread evenly
+	_, phase := math.Modf(float64(i) * golden)
+	return time.Duration(phase * float64(spread))
 }
 
 // sleep ends early with the context.
