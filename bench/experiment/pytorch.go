@@ -27,6 +27,9 @@ type PyTorch struct {
 	Modes    []string
 	Priority int   // of the decode; the training's is 0
 	Level    Level // of both under xmsched
+	// Once leaves out the second run of each program alone: later runs are then
+	// compared with the first. It saves the time of loading both once more.
+	Once bool
 }
 
 // Validate says what is wrong with the experiment.
@@ -35,8 +38,8 @@ func (p PyTorch) Validate() error {
 		return errors.New("the first mode must be alone, which the others are compared with")
 	}
 	for _, m := range p.Modes[1:] {
-		if m != rows.ModeNative && m != rows.ModeXmsched {
-			return fmt.Errorf("mode %q is none of native, xmsched", m)
+		if m == rows.ModeAlone || !slices.Contains(pairModes, m) {
+			return fmt.Errorf("mode %q is none of native, mps, xmsched", m)
 		}
 	}
 	return limit.First(
@@ -80,7 +83,8 @@ func (r trainResult) imagesPerS(fromS, toS float64) float64 {
 
 // RunPyTorch measures. "alone" runs each program by itself twice and says
 // whether the two runs were identical; the other modes are compared with them.
-// So alone must be the first mode.
+// So alone must be the first mode. A mode that is not to be had here is left out,
+// and the lab's note says why.
 func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string, done, total int)) ([]rows.Row, error) {
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("pytorch: %w", err)
@@ -103,6 +107,7 @@ func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string
 	if report == nil {
 		report = func(string, int, int) {}
 	}
+	defer l.stopMPS()
 	t := &torch{lab: l, p: p, python: python}
 	var out []rows.Row
 	for i, mode := range p.Modes {
@@ -112,6 +117,10 @@ func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string
 			row, err = t.alone(ctx)
 		} else {
 			row, err = t.together(ctx, mode)
+		}
+		if skip := (*SkippedError)(nil); errors.As(err, &skip) {
+			l.note(skip.Error())
+			continue
 		}
 		if err != nil {
 			return out, fmt.Errorf("pytorch %s: %w", mode, err)
@@ -133,16 +142,16 @@ type torch struct {
 	imagesPerS float64
 }
 
-func (t *torch) startLLM(u *Under, seconds float64) (*Child, error) {
-	return t.start("llm.py", u, workloads.ScriptLLM, "--seconds", number(seconds), "--layers", strconv.Itoa(t.p.Layers))
+func (t *torch) startLLM(w way, seconds float64) (*Child, error) {
+	return t.start("llm.py", w, workloads.ScriptLLM, "--seconds", number(seconds), "--layers", strconv.Itoa(t.p.Layers))
 }
 
-func (t *torch) startTrain(u *Under, seconds float64) (*Child, error) {
-	return t.start("train.py", u, workloads.ScriptTrain, "--seconds", number(seconds), "--batch", strconv.Itoa(t.p.Batch))
+func (t *torch) startTrain(w way, seconds float64) (*Child, error) {
+	return t.start("train.py", w, workloads.ScriptTrain, "--seconds", number(seconds), "--batch", strconv.Itoa(t.p.Batch))
 }
 
-func (t *torch) start(name string, u *Under, script string, args ...string) (*Child, error) {
-	return t.lab.start(name, u, nil, t.python, append([]string{filepath.Join(t.lab.dir, script)}, args...)...)
+func (t *torch) start(name string, w way, script string, args ...string) (*Child, error) {
+	return t.lab.start(name, w, nil, t.python, append([]string{filepath.Join(t.lab.dir, script)}, args...)...)
 }
 
 // finish reads the result of the measured part, which has begun.
@@ -162,16 +171,34 @@ func (t *torch) limit(ctx context.Context) (context.Context, context.CancelFunc)
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("not done after %s", limit))
 }
 
-// single runs one program with nothing beside it.
-func (t *torch) single(ctx context.Context, start func(*Under, float64) (*Child, error), seconds float64, into any) error {
-	c, err := start(nil, seconds)
-	if err != nil {
-		return err
+// both starts the two programs, in ways that may differ, and waits until they are
+// loaded and warm: at the same time, for loading takes longer than measuring.
+func (t *torch) both(ctx context.Context, forLLM, forTrain way, seconds float64) (llm, train *Child, err error) {
+	defer func() {
+		if err != nil {
+			for _, c := range []*Child{llm, train} {
+				if c != nil {
+					c.Kill()
+				}
+			}
+		}
+	}()
+	if llm, err = t.startLLM(forLLM, seconds); err != nil {
+		return nil, nil, err
 	}
-	defer c.Kill()
-	if _, err := c.Await(ctx, "warm"); err != nil {
-		return err
+	if train, err = t.startTrain(forTrain, seconds); err != nil {
+		return llm, nil, err
 	}
+	for _, c := range []*Child{llm, train} {
+		if _, err := c.Await(ctx, "warm"); err != nil {
+			return llm, train, err
+		}
+	}
+	return llm, train, nil
+}
+
+// single lets one of two warm programs run while the other waits for its turn.
+func (t *torch) single(ctx context.Context, c *Child, into any) error {
 	if err := c.Begin(); err != nil {
 		return err
 	}
@@ -180,60 +207,57 @@ func (t *torch) single(ctx context.Context, start func(*Under, float64) (*Child,
 
 // repeatSeconds is the length of the second run alone, of which only tokens and
 // losses are used.
-const repeatSeconds = 3
+const repeatSeconds = 1
 
 // alone measures each program by itself and runs it once more for identity:
 // first without us, before anything is said of a run with us.
 func (t *torch) alone(ctx context.Context) (rows.Row, error) {
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
-	var llm, llmAgain llmResult
-	var train, trainAgain trainResult
-	if err := t.single(ctx, t.startLLM, t.p.Seconds, &llm); err != nil {
+	llm, train, err := t.turns(ctx, t.p.Seconds)
+	if err != nil {
 		return rows.Row{}, err
 	}
-	if err := t.single(ctx, t.startTrain, t.p.Seconds, &train); err != nil {
-		return rows.Row{}, err
+	t.tokens, t.losses = llm.Tokens, train.Losses
+	if !t.p.Once {
+		llmAgain, trainAgain, err := t.turns(ctx, min(t.p.Seconds, repeatSeconds))
+		if err != nil {
+			return rows.Row{}, err
+		}
+		t.tokens, t.losses = llmAgain.Tokens, trainAgain.Losses
+		llm.Differing += llmAgain.Differing
 	}
-	if err := t.single(ctx, t.startLLM, min(t.p.Seconds, repeatSeconds), &llmAgain); err != nil {
-		return rows.Row{}, err
-	}
-	if err := t.single(ctx, t.startTrain, min(t.p.Seconds, repeatSeconds), &trainAgain); err != nil {
-		return rows.Row{}, err
-	}
-	t.tokens, t.losses = llmAgain.Tokens, trainAgain.Losses
-	llm.Differing += llmAgain.Differing
 	return t.row(rows.ModeAlone, 0, llm, train, train.imagesPerS(train.BeganS, train.EndedS))
+}
+
+// turns runs first the one, then the other, each with the device for itself.
+func (t *torch) turns(ctx context.Context, seconds float64) (l llmResult, r trainResult, err error) {
+	llm, train, err := t.both(ctx, nil, nil, seconds)
+	if err != nil {
+		return l, r, err
+	}
+	defer llm.Kill()
+	defer train.Kill()
+	if err := t.single(ctx, llm, &l); err != nil {
+		return l, r, err
+	}
+	return l, r, t.single(ctx, train, &r)
 }
 
 func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 	ctx, cancel := t.limit(ctx)
 	defer cancel()
-	var underLLM, underTrain *Under
-	switch mode {
-	case rows.ModeNative:
-	case rows.ModeXmsched:
-		if err := t.lab.Daemon(ctx); err != nil {
-			return rows.Row{}, err
-		}
-		defer t.lab.StopDaemon()
-		underLLM, underTrain = &Under{Name: "llm", Priority: t.p.Priority, Level: t.p.Level}, &Under{Name: "train", Level: t.p.Level}
+	forLLM, forTrain, err := t.ways(ctx, mode)
+	if err != nil {
+		return rows.Row{}, err
 	}
-	llm, err := t.startLLM(underLLM, t.p.Seconds)
+	defer t.lab.StopDaemon()
+	llm, train, err := t.both(ctx, forLLM, forTrain, t.p.Seconds)
 	if err != nil {
 		return rows.Row{}, err
 	}
 	defer llm.Kill()
-	train, err := t.startTrain(underTrain, t.p.Seconds)
-	if err != nil {
-		return rows.Row{}, err
-	}
 	defer train.Kill()
-	for _, c := range []*Child{llm, train} {
-		if _, err := c.Await(ctx, "warm"); err != nil {
-			return rows.Row{}, err
-		}
-	}
 	level := 0
 	if mode == rows.ModeXmsched {
 		if err := t.lab.awaitTasks(ctx, llm.Pid(), train.Pid()); err != nil {
@@ -258,6 +282,24 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 		return rows.Row{}, err
 	}
 	return t.row(mode, level, l, r, r.imagesPerS(l.BeganS, l.EndedS))
+}
+
+// ways gives how the two programs run in a mode.
+func (t *torch) ways(ctx context.Context, mode string) (forLLM, forTrain way, err error) {
+	switch mode {
+	case rows.ModeMPS:
+		if forLLM, err = t.lab.clientOfMPS(ctx, true); err != nil {
+			return nil, nil, err
+		}
+		forTrain, err = t.lab.clientOfMPS(ctx, false)
+		return forLLM, forTrain, err
+	case rows.ModeXmsched:
+		if err := t.lab.daemonFor(ctx, t.p.Level); err != nil {
+			return nil, nil, err
+		}
+		return &Under{Name: "llm", Priority: t.p.Priority, Level: t.p.Level}, &Under{Name: "train", Level: t.p.Level}, nil
+	}
+	return nil, nil, nil
 }
 
 // row judges identity against the repeated run alone: the same tokens (also in

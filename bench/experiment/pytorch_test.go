@@ -42,7 +42,29 @@ func torchLab(t *testing.T) *Lab {
 	t.Setenv("EXPERIMENT_TEST_DIFFER", differ)
 	return &Lab{
 		Facts:  workloads.Facts{Device: "Test GPU", UUID: "GPU-0", Driver: "x"},
-		commit: "c", env: os.Environ(), dir: t.TempDir(),
+		commit: "c", env: os.Environ(), dir: t.TempDir(), note: func(string) {},
+	}
+}
+
+func TestPyTorchOnceAndWithoutMPS(t *testing.T) {
+	lab := torchLab(t)
+	t.Setenv("PATH", "/nowhere")
+	var notes []string
+	lab.note = func(s string) { notes = append(notes, s) }
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := PyTorch{Python: exe, Seconds: 10, Layers: 2, Batch: 64, Once: true, Modes: []string{rows.ModeAlone, rows.ModeMPS, rows.ModeNative}}
+	out, err := lab.RunPyTorch(t.Context(), p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out) != 2 || out[1].Mode != rows.ModeNative || out[1].Metrics["identical"] != 1 {
+		t.Errorf("%+v", out)
+	}
+	if len(notes) != 1 || !strings.Contains(notes[0], "mode mps is left out") {
+		t.Errorf("notes %q", notes)
 	}
 }
 
@@ -94,7 +116,7 @@ func TestPyTorchRefuses(t *testing.T) {
 	for want, p := range map[string]PyTorch{
 		"first mode must be alone": {Modes: []string{rows.ModeNative}},
 		"layers is 0, want 1":      {Seconds: 1, Batch: 1, Modes: []string{rows.ModeAlone}},
-		`mode "mps"`:               {Seconds: 1, Batch: 1, Layers: 1, Modes: []string{rows.ModeAlone, "mps"}},
+		`mode "tsg"`:               {Seconds: 1, Batch: 1, Layers: 1, Modes: []string{rows.ModeAlone, "tsg"}},
 		"no-such-python":           {Python: "no-such-python", Seconds: 1, Layers: 1, Batch: 1, Modes: []string{rows.ModeAlone}},
 	} {
 		if _, err := lab.RunPyTorch(t.Context(), p, nil); err == nil || !strings.Contains(err.Error(), want) {

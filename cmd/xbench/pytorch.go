@@ -21,9 +21,10 @@ func pytorchCommand() *cobra.Command {
 		Use:   "pytorch",
 		Short: "Unmodified PyTorch: a language model's decode beside a training",
 		Long: `Measures the row pytorch: a Llama-shaped decode and a ResNet-152 training, each
-alone (twice, which must be identical), both without us, and both under xmsched.
-"identical" is 1 when tokens and losses are those of the repeated runs alone;
-train_ratio is what the training got of what it gets alone.
+alone (twice, which must be identical), both without us, both as clients of NVIDIA's
+MPS with the decode at high priority (left out, and said so, where it cannot be
+started), and both under xmsched. "identical" is 1 when tokens and losses are those of
+the repeated runs alone; train_ratio is what the training got of what it gets alone.
 Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 		Example: "  xbench pytorch --layers 16 --batch 128 --seconds 15",
 		Args:    cobra.NoArgs,
@@ -55,9 +56,10 @@ Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 	f.Float64Var(&e.Seconds, "seconds", 15, "length of each measured part, in s")
 	f.IntVar(&e.Layers, "layers", 32, "layers of the language model")
 	f.IntVar(&e.Batch, "batch", 256, "images of a training step")
+	f.BoolVar(&e.Once, "once", false, "run each alone once: later runs are compared with that one")
 	f.IntVar(&e.Priority, "priority", 10, "priority of the decode under xmsched, -255 to 255")
-	f.StringVar(&level, "level", "auto", "preemption level under xmsched: auto, 1 or 2")
-	f.StringSliceVar(&e.Modes, "modes", []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched}, "modes to measure; alone must be the first")
+	f.StringVar(&level, "level", "auto", "preemption level under xmsched: auto, 1, 2 or 3")
+	f.StringSliceVar(&e.Modes, "modes", []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched}, "modes to measure; alone must be the first: alone, native, mps, xmsched")
 	return cmd
 }
 
@@ -69,7 +71,7 @@ func (c *common) trainingNote(w io.Writer, measured []rows.Row) error {
 		if c.json || !ok || r.Mode != rows.ModeXmsched {
 			continue
 		}
-		_, err := fmt.Fprintf(w, "Beside the decode, of the higher class, the training got %.1f %% of what it gets alone: under HPF it runs only while the decode is idle.\n", 100*share)
+		_, err := fmt.Fprintf(w, "Beside the decode, of the higher class, the training got %.1f %% of what it gets alone, under HPF at level %v.\n", 100*share, r.Params["level"])
 		if err != nil {
 			return err
 		}
