@@ -269,6 +269,7 @@ void xm_pass_through(uintptr_t key)
 	struct xm_thread *me = xm_enter();
 	struct xm_queue *q;
 	enum verdict v;
+	uint32_t inside;
 
 	while (me) {
 		q = xm_queue_for(me, key);
@@ -300,12 +301,14 @@ void xm_pass_through(uintptr_t key)
 			continue;
 		}
 		xm_leave(me);
+		inside = atomic_exchange_explicit(&xm_inside, 0, memory_order_relaxed); /* what a handler launches meanwhile comes before */
 		if (v == GATE)
 			wait_gate(p.dev, p.gate);
 		else if (v == BOUND)
 			wait_bound(&p);
 		else
 			wait_greeting(p.dev);
+		atomic_store_explicit(&xm_inside, inside, memory_order_relaxed);
 		p.marked = p.swept = p.polled = false;
 		me = xm_enter();
 	}

@@ -68,9 +68,22 @@ struct xm_lease {
 /* The lease this thread used last; never NULL (an empty one to begin with). */
 extern _Thread_local struct xm_lease *xm_lease_now __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
+/*
+ * Commands of this thread between xm_admit and xm_done: 1, and more when a signal
+ * handler of the program interrupted one and launches (or the driver called the
+ * program back). Such a one passes: no lease is touched under the command that it
+ * interrupted, no lock taken, nothing waited for. It is remembered above XM_NESTED,
+ * and counted when that command is done. While a thread waits in admission this is 0,
+ * and handlers are admitted like anybody else.
+ */
+#define XM_NESTED 256u
+extern _Thread_local _Atomic uint32_t xm_inside __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
 void xm_admit_slow(uintptr_t key);
 void xm_admit_undo(uintptr_t key);
-void xm_refused_slow(void);
+void xm_admit_nested(uintptr_t key);
+CUresult xm_done_nested(CUresult result);
+void xm_refused(void); /* the driver refused the command just admitted: its place is given back */
 
 static inline uintptr_t xm_key(CUstream stream, unsigned flags)
 {
@@ -80,19 +93,16 @@ static inline uintptr_t xm_key(CUstream stream, unsigned flags)
 }
 
 /*
- * Before a command (a graph launch is one) enters the driver on `stream`
- * (0, 1 legacy, 2 per-thread, or a handle). May wait. Never fails. errno is
- * preserved. Precondition: not called with a lock of ours held.
+ * The way through with a lease.
  *
  * Order matters: the count is stored before key and gate are looked at. Who
  * takes a lease away stores the key, then calls membarrier(2), then reads the
  * count: either he sees this command or this thread sees him (Dekker, with the
  * expensive half of the fence on the side that is rare).
  */
-static inline void xm_admit(CUstream stream, unsigned flags)
+static inline void xm_take(uintptr_t key)
 {
 	struct xm_lease *l = xm_lease_now;
-	uintptr_t key = xm_key(stream, flags);
 	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
 
 	if (__builtin_expect(w <= 1 || atomic_load_explicit(&l->key, memory_order_relaxed) != key, 0)) {
@@ -106,10 +116,35 @@ static inline void xm_admit(CUstream stream, unsigned flags)
 		xm_admit_undo(key);
 }
 
-/* The driver refused the command just admitted: its place is given back. */
-static inline void xm_refused(void)
+/*
+ * Before a command (a graph launch is one) enters the driver on `stream`
+ * (0, 1 legacy, 2 per-thread, or a handle). May wait. Never fails. errno is
+ * preserved. Precondition: not called with a lock of ours held.
+ */
+static inline void xm_admit(CUstream stream, unsigned flags)
 {
-	xm_refused_slow();
+	uint32_t inside = atomic_load_explicit(&xm_inside, memory_order_relaxed);
+	uintptr_t key = xm_key(stream, flags);
+
+	atomic_store_explicit(&xm_inside, inside + 1, memory_order_relaxed);
+	atomic_signal_fence(memory_order_seq_cst);
+	if (__builtin_expect(inside != 0, 0))
+		xm_admit_nested(key);
+	else
+		xm_take(key);
+}
+
+/* With the lease that the command just admitted was counted in. */
+static inline CUresult xm_entered(CUresult result)
+{
+	struct xm_lease *l = xm_lease_now;
+	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
+
+	if (__builtin_expect(result != 0, 0))
+		xm_refused();
+	else if (w & 1)
+		atomic_store_explicit(&l->word, w & ~1u, memory_order_release);
+	return result;
 }
 
 /*
@@ -121,15 +156,11 @@ static inline void xm_refused(void)
  */
 static inline CUresult xm_done(CUresult result)
 {
-	struct xm_lease *l = xm_lease_now;
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
-
-	if (__builtin_expect(result != 0, 0)) {
-		xm_refused_slow();
-		return result;
-	}
-	if (w & 1)
-		atomic_store_explicit(&l->word, w & ~1u, memory_order_release);
+	if (__builtin_expect(atomic_load_explicit(&xm_inside, memory_order_relaxed) != 1, 0))
+		return xm_done_nested(result);
+	xm_entered(result);
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&xm_inside, 0, memory_order_relaxed);
 	return result;
 }
 

@@ -210,9 +210,16 @@ static void after_sync(struct xm_dev *dev, struct xm_thread *me)
 	}
 }
 
+/* A handler waited for something while its thread is in the driver with a command:
+ * that one may not be there yet, and nothing is proven. */
+static struct xm_thread *enter_synced(void)
+{
+	return atomic_load_explicit(&xm_inside, memory_order_relaxed) ? NULL : xm_enter();
+}
+
 void xm_synced_stream(CUstream stream, unsigned flags)
 {
-	struct xm_thread *me = xm_enter();
+	struct xm_thread *me = enter_synced();
 	uintptr_t key = xm_key(stream, flags);
 	struct xm_context *context = NULL;
 	struct xm_dev *dev = NULL;
@@ -243,7 +250,7 @@ void xm_query_ok(CUstream stream, unsigned flags)
 
 void xm_synced_context(void)
 {
-	struct xm_thread *me = xm_enter();
+	struct xm_thread *me = enter_synced();
 	struct xm_context *c;
 
 	if (!me)
@@ -268,7 +275,7 @@ void xm_synced_event(void)
 
 	if (!atomic_load_explicit(&xm_state.competitor, memory_order_relaxed))
 		return;
-	me = xm_enter();
+	me = enter_synced();
 	if (!me)
 		return;
 	c = xm_context_current(me);

@@ -7,6 +7,7 @@
 #include "edge.h"
 #include "gate.h"
 #include "pass.h"
+#include "queue.h"
 #include "thread.h"
 
 /* Is `context` of the thread's record the current one? A default stream means
@@ -31,7 +32,7 @@ static bool other_lease(struct xm_lease *l, uintptr_t key)
 	if (l == xm_lease_now)
 		return false;
 	xm_lease_now = l;
-	xm_admit((CUstream)key, 0);
+	xm_take(key);
 	return true;
 }
 
@@ -47,12 +48,17 @@ static bool other_lease(struct xm_lease *l, uintptr_t key)
 static bool gated_lease(struct xm_thread *me, struct xm_lease *l, uintptr_t key)
 {
 	struct xm_queue *q = __atomic_load_n(&l->queue, __ATOMIC_RELAXED);
-	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);
 	CUdeviceptr at;
+	uint32_t w;
 	bool put;
 
 	if (!q || !in_context(me) || me->context != q->context || !xm_enter())
 		return false;
+	w = atomic_load_explicit(&l->word, memory_order_relaxed);
+	if (w <= 1) {
+		xm_leave(me);
+		return false;
+	}
 	xm_lease_now = l;
 	atomic_store_explicit(&l->word, (w | 1) - 2, memory_order_relaxed);
 	atomic_signal_fence(memory_order_seq_cst);
@@ -96,10 +102,66 @@ void xm_admit_undo(uintptr_t key)
 	xm_admit_slow(key);
 }
 
+/* ---- commands inside of another: of signal handlers ---- */
+
+#define STRAYS 8u /* remembered of one command; more than that are not counted */
+
+_Thread_local _Atomic uint32_t xm_inside __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t strays[STRAYS] __attribute__((tls_model("initial-exec")));
+
+void xm_admit_nested(uintptr_t key)
+{
+	uint32_t inside = atomic_load_explicit(&xm_inside, memory_order_relaxed);
+
+	if (inside / XM_NESTED == STRAYS)
+		return;
+	atomic_store_explicit(&xm_inside, inside + XM_NESTED, memory_order_relaxed);
+	strays[inside / XM_NESTED] = key;
+}
+
+/* They are in the driver by now: the device is ready, whatever it was told. */
+static void count_strays(unsigned n)
+{
+	struct xm_thread *me = xm_enter();
+	struct xm_queue *q;
+
+	if (!me)
+		return;
+	for (unsigned i = 0; i < n; i++) {
+		q = xm_queue_for(me, strays[i]);
+		if (!q)
+			continue;
+		pthread_mutex_lock(&xm_lock);
+		xm_queue_count(me, q);
+		pthread_mutex_unlock(&xm_lock);
+	}
+	xm_leave(me);
+}
+
+/* The end of a command that others were inside of, or that is inside of another. */
+CUresult xm_done_nested(CUresult result)
+{
+	uint32_t inside = atomic_load_explicit(&xm_inside, memory_order_relaxed);
+	unsigned n = inside / XM_NESTED;
+
+	if (inside % XM_NESTED > 1) {
+		if (result && n)
+			n--;
+		atomic_store_explicit(&xm_inside, n * XM_NESTED + inside % XM_NESTED - 1, memory_order_relaxed);
+		return result;
+	}
+	if (n)
+		count_strays(n); /* before its own end: the device cannot become idle until then */
+	xm_entered(result);
+	atomic_signal_fence(memory_order_seq_cst);
+	atomic_store_explicit(&xm_inside, 0, memory_order_relaxed);
+	return result;
+}
+
 /* An error path of the program, so it may cost: the command may have been the
  * ready edge, and then this is the idle one. The wait before a gated command
  * cannot be taken back; it stays as the command that it is. */
-void xm_refused_slow(void)
+void xm_refused(void)
 {
 	struct xm_lease *l = xm_lease_now;
 	uint32_t w = atomic_load_explicit(&l->word, memory_order_relaxed);

@@ -102,6 +102,22 @@ uint64_t xm_queue_total(const struct xm_queue *q)
 	return n;
 }
 
+void xm_queue_count(struct xm_thread *me, struct xm_queue *q)
+{
+	xm_queue_announce(q);
+	if (xm_queue_total(q) == q->done)
+		q->solo = me;
+	else if (q->solo != me)
+		q->solo = NULL;
+	q->counted++;
+	q->dev->launches++;
+	xm_state.outstanding++;
+	xm_queue_dirty(q);
+	xm_queue_publish(q);
+	xm_dev_tell(q->dev, true);
+	xm_dev_publish(q->dev);
+}
+
 void xm_queue_publish(struct xm_queue *q)
 {
 	struct xm_slot *s = q->slot;

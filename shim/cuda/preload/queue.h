@@ -35,7 +35,10 @@ XM_INTERNAL void xm_queue_die(struct xm_queue *q);
 /* Commands that have entered the driver: of `me` all, of other threads those whose call has returned. */
 XM_INTERNAL uint64_t xm_queue_returned(const struct xm_queue *q, const struct xm_thread *me);
 
-/* The same, those on their way included. */
+/* Counts a command of `me` that entered the driver without having been admitted. */
+XM_INTERNAL void xm_queue_count(struct xm_thread *me, struct xm_queue *q);
+
+/* The same as xm_queue_returned, those on their way included. */
 XM_INTERNAL uint64_t xm_queue_total(const struct xm_queue *q);
 
 /* Commands up to `done` are complete. */

@@ -10,9 +10,10 @@
  *   xm_lock    everything else; short, no driver call under it.
  *
  * A signal handler of the program may interrupt any of this and launch. While
- * its thread is inside (`busy`) the handler's command passes uncounted and
- * takes no lock; while its thread merely waits, no lock is held and the handler
- * is admitted like anybody else. A fork leaves locks in any state: the child
+ * its thread is inside (`busy`), or in the driver with a command, the handler's
+ * command passes and takes no lock; it is counted when its thread's own command is
+ * done, if there is one (xm_inside). While its thread merely waits, no lock is held
+ * and the handler is admitted like anybody else. A fork leaves locks in any state: the child
  * stands aside (xm_aside) before it would take one.
  *
  * All records are type-stable: recycled, never unmapped. So a stale pointer of

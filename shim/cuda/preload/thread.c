@@ -134,7 +134,11 @@ void xm_leave(struct xm_thread *me)
 void xm_thread_forget_context(struct xm_thread *me)
 {
 	me->context_epoch = 0;
-	if (atomic_load_explicit(&xm_lease_now->key, memory_order_relaxed) <= XM_KEY_PER_THREAD)
+	if (atomic_load_explicit(&xm_lease_now->key, memory_order_relaxed) > XM_KEY_PER_THREAD)
+		return;
+	if (atomic_load_explicit(&xm_inside, memory_order_relaxed)) /* a handler's doing: a command is under way with it */
+		xm_lease_revoke(xm_lease_now);
+	else
 		xm_lease_now = &empty;
 }
 

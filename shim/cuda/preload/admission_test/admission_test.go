@@ -176,9 +176,12 @@ func TestCase17CapturingStreamUntouched(t *testing.T) {
 
 // TestCase20SignalsDuringWaits: handlers of the program run in the middle of
 // waits at the gate and at the bound, synchronise and launch there, and change
-// neither errno nor what the wait is for.
+// neither errno nor what the wait is for; and in the middle of a command, whose
+// counts they leave right.
 func TestCase20SignalsDuringWaits(t *testing.T) {
 	unit.run(t, "handler_in_wait")
+	unit.run(t, "handler_in_driver_1")
+	unit.run(t, "handler_in_driver_2")
 	stress.run(t, "signals", "4")
 	stress.run(t, "signals_launch", "4")
 }

@@ -66,6 +66,7 @@ static unsigned stalls;   /* how often there was none for XM_PASS_NS before */
 static _Thread_local int mode_now; /* capture mode of the thread: 0 global */
 static _Atomic int captures;
 void (*fake_destroying)(void);
+void (*fake_entering)(void);
 
 _Noreturn void fail(const char *file, int line, const char *what)
 {
@@ -568,7 +569,12 @@ CUresult fake_enqueue(CUstream handle, unsigned flags)
 	struct CUstream_st *s = resolve(handle, flags & XM_PTDS);
 	struct xm_client_line *line;
 	struct op o = {.kind = COMMAND};
+	void (*entering)(void) = fake_entering;
 
+	if (entering) {
+		fake_entering = NULL;
+		entering();
+	}
 	if (atomic_load(&fake.bad_stream))
 		return 400;
 	if (atomic_exchange(&fake.refuse, false))

@@ -53,7 +53,9 @@ void fake_capture(CUstream s, bool on);    /* the same */
 
 /* A command as a door would do it. */
 CUresult fake_launch(CUstream s, unsigned flags);
-/* The driver's half of it alone. */
+/* The driver's half of it alone. Calls fake_entering, once, before anything else: a
+ * signal handler of the program may run there. */
+extern void (*fake_entering)(void);
 CUresult fake_enqueue(CUstream s, unsigned flags);
 /* Synchronises as a door would: waits for the stream (a thread must complete commands), then tells. */
 void fake_sync_stream(CUstream s, unsigned flags);

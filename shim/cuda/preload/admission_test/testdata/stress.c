@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "../../sys.h"
+#include "../../thread.h"
 #include "fake.h"
 
 #define MAX_THREADS 8
@@ -490,7 +491,8 @@ static void tail(void)
 	fake_gpu_stop();
 }
 
-static CUstream own_of[MAX_THREADS];
+static CUstream own_of[MAX_THREADS], streams_of_handlers[4];
+static _Thread_local CUstream own;
 static _Atomic uint64_t handled;
 
 static void on_signal(int sig)
@@ -511,8 +513,8 @@ static void on_signal_launch(int sig)
 	(void)sig;
 	atomic_fetch_add(&handled, 1);
 	errno = 7;
-	xm_admit(shared, 0); /* the fake driver has a lock, so the command itself stays out of it */
-	xm_refused();
+	xm_admit(handled % 4 && own ? streams_of_handlers[handled % 4] : own, 0); /* the fake driver has a lock, so the command itself stays out of it */
+	xm_done(handled % 2);
 	CHECK_EQ(errno, 7);
 	errno = was;
 }
@@ -536,22 +538,41 @@ static void storm_reaches_me(bool yes)
 	CHECK(pthread_sigmask(yes ? SIG_UNBLOCK : SIG_BLOCK, &s, NULL) == 0);
 }
 
+/* Whatever handlers did in between, no lease of this thread has a command on its way,
+ * or more left than it was given. */
+static void leases_are_sound(void)
+{
+	struct xm_thread *me = xm_thread_known();
+
+	CHECK(me != NULL);
+	pthread_mutex_lock(&xm_lock);
+	for (unsigned i = 0; i < XM_LEASES; i++) {
+		CHECK(!xm_lease_in_driver(&me->leases[i]));
+		CHECK(!me->leases[i].queue || xm_lease_left(&me->leases[i]) <= me->leases[i].start);
+	}
+	pthread_mutex_unlock(&xm_lock);
+	CHECK_EQ(xm_inside, 0);
+}
+
 static void *launch_in_storm(void *number)
 {
 	long i = (long)number;
 
 	fake_set_current(context);
-	own_of[i] = fake_stream();
+	own = own_of[i] = fake_stream();
 	storm_reaches_me(true);
 	while (!atomic_load(&stop)) {
 		errno = EXDEV;
 		xm_admit(own_of[i], 0);
 		CHECK_EQ(errno, EXDEV);
+		for (volatile int n = rand() % 2000; n; n--) /* in the driver */
+			;
 		xm_done(0);
 		if (rand() % 64 == 0)
 			xm_synced_stream(own_of[i], 0);
 	}
 	storm_reaches_me(false);
+	leases_are_sound();
 	return NULL;
 }
 
@@ -582,6 +603,9 @@ static void storm(void (*handler)(int))
 
 	storm_reaches_me(false); /* nor any thread that is made from here on */
 	begin();
+	streams_of_handlers[1] = shared;
+	streams_of_handlers[2] = fake_stream();
+	streams_of_handlers[3] = NULL;
 	CHECK(sigaction(SIGALRM, &a, NULL) == 0 && sigaction(SIGUSR1, &a, NULL) == 0 && sigaction(SIGPROF, &a, NULL) == 0);
 	run_threads(launch_in_storm, t);
 	CHECK(pthread_create(&sleeper, NULL, sleep_in_storm, NULL) == 0);

@@ -13,7 +13,9 @@
 
 #include "../../boardmap.h"
 #include "../../device.h"
+#include "../../edge.h"
 #include "../../guard.h"
+#include "../../thread.h"
 #include "fake.h"
 #include "sys_fake.h"
 
@@ -902,6 +904,137 @@ static void handler_in_wait(void)
 	CHECK_EQ(client_line(0)->waiting, 0);
 }
 
+/* What the other threads see, and ours. */
+static void nobody_takes_it_for_idle(void)
+{
+	fake_complete_all();
+	xm_settle_asking(&xm_state.devs[0], NULL);
+	xm_synced_stream(stream, 0);
+	xm_query_ok(stream, 0);
+	xm_synced_context();
+	xm_synced_event();
+	CHECK_EQ(client_line(0)->ready, 1);
+}
+
+static void handler_on_same_stream(void)
+{
+	CHECK_EQ(fake_launch(stream, 0), 0);
+	nobody_takes_it_for_idle();
+}
+
+static void handler_on_other_streams(void)
+{
+	CHECK_EQ(fake_launch((CUstream)1, 0), 0);
+	CHECK_EQ(fake_launch(NULL, XM_PTDS), 0);
+	nobody_takes_it_for_idle();
+}
+
+static CUstream handlers;
+
+static void handler_of_six(void)
+{
+	for (int i = 0; i < 3; i++) {
+		CHECK_EQ(fake_launch(stream, 0), 0);
+		CHECK_EQ(fake_launch(handlers, 0), 0);
+	}
+}
+
+static void handler_refused(void)
+{
+	fake.refuse = true;
+	CHECK_EQ(fake_launch(handlers, 0), 1);
+	CHECK_EQ(fake_launch(handlers, 0), 0);
+	nobody_takes_it_for_idle();
+}
+
+static void handler_before_a_refusal(void)
+{
+	handler_on_same_stream();
+	fake.refuse = true;
+}
+
+static void handler_in_a_handler(void)
+{
+	fake_entering = handler_on_same_stream;
+	CHECK_EQ(fake_launch(handlers, 0), 0);
+}
+
+static void handler_with_a_context(void)
+{
+	CUcontext other = fake_context(1);
+
+	fake_set_current(other);
+	fake_set_current(context);
+	handler_on_other_streams();
+}
+
+static void (*const handlers_in_driver[])(void) = {
+	handler_on_same_stream, handler_on_other_streams, handler_of_six, handler_refused, handler_before_a_refusal,
+	handler_in_a_handler, handler_with_a_context, nobody_takes_it_for_idle,
+};
+
+/* What the thread's leases were used for counts once they end. */
+static void end_leases(void)
+{
+	struct xm_thread *me = xm_thread_known();
+
+	pthread_mutex_lock(&xm_lock);
+	for (unsigned i = 0; i < XM_LEASES; i++) {
+		CHECK(!xm_lease_in_driver(&me->leases[i]));
+		CHECK(!me->leases[i].queue || xm_lease_left(&me->leases[i]) <= me->leases[i].start);
+		xm_lease_end(&me->leases[i]);
+	}
+	pthread_mutex_unlock(&xm_lock);
+}
+
+/*
+ * A signal handler of the program launches and asks while its thread is in the
+ * driver with a command. That command counts as on its way until it is in, and
+ * afterwards every command is counted, once.
+ */
+static void handler_in_driver(uint32_t level)
+{
+	const unsigned kinds = sizeof handlers_in_driver / sizeof *handlers_in_driver;
+	unsigned waits = 0;
+	CUresult result;
+
+	daemon_level(level);
+	begin_with_daemon(XM_MODE_BOUNDED);
+	on_sleep = complete_one;
+	handlers = fake_stream();
+	for (unsigned i = 0; i < 40 * kinds; i++) {
+		for (unsigned n = i % 5; n; n--) /* with a lease, and without */
+			CHECK_EQ(fake_launch(stream, 0), 0);
+		fake_entering = handlers_in_driver[i % kinds];
+		result = fake_launch(i % 3 ? stream : NULL, 0);
+		CHECK_EQ(result, handlers_in_driver[i % kinds] == handler_before_a_refusal);
+		CHECK(!fake_entering);
+		CHECK_EQ(client_line(0)->ready, 1);
+		if (fake_outstanding_all() && i % 2) {
+			xm_settle_asking(&xm_state.devs[0], NULL);
+			CHECK_EQ(client_line(0)->ready, 1);
+		}
+		fake_complete_all();
+		xm_settle_asking(&xm_state.devs[0], NULL);
+		CHECK_EQ(client_line(0)->ready, 0);
+		end_leases();
+		waits += level == 2 && result; /* what was put before a refused command stays, and counts */
+		CHECK_EQ(client_line(0)->launches, fake_commands + waits);
+		CHECK_EQ(xm_state.outstanding, 0);
+		CHECK_EQ(client_line(0)->waiting, 0);
+	}
+}
+
+static void handler_in_driver_1(void)
+{
+	handler_in_driver(1);
+}
+
+static void handler_in_driver_2(void)
+{
+	handler_in_driver(2);
+}
+
 /* Sequence numbers are 32 bits on the GPU's side. */
 static void wrap(void)
 {
@@ -1414,6 +1547,8 @@ static const struct test {
 	{"forked_child", forked_child},
 	{"newcomer", newcomer},
 	{"handler_in_wait", handler_in_wait},
+	{"handler_in_driver_1", handler_in_driver_1},
+	{"handler_in_driver_2", handler_in_driver_2},
 	{"wrap", wrap},
 	{"garbage_completion", garbage_completion},
 	{"wrong_boards", wrong_boards},
