@@ -77,7 +77,7 @@ static void begin(void)
     CHECK(cuMemsetD32_v2(data, 0, N));
     CHECK(cuStreamCreate(&stream, CU_STREAM_DEFAULT));
     CHECK(cuCtxSynchronize());
-    WANT(client()->level_max, 2);
+    TRUE(client()->level_max >= 2);
     gate(true);
 }
 
@@ -333,7 +333,7 @@ static void bad_launches(void)
         TRUE(i < 2000);
         usleep(MS);
     }
-    WANT(client()->level_max, 2);
+    TRUE(client()->level_max >= 2);
 }
 
 /* Case 17: a capture at a closed gate. */

@@ -66,6 +66,18 @@ void governor_grant(bool open, unsigned mode)
     syscall(SYS_futex, &d->gate, FUTEX_WAKE, 1000, NULL, NULL, 0);
 }
 
+/* What is wanted of the first device's channels; returns the want's number. */
+uint32_t governor_want(uint32_t hold, uint32_t slice_us)
+{
+    struct xm_daemon_line *d = &board->devices[0].daemon;
+
+    __atomic_store_n(&d->hold, hold, __ATOMIC_RELAXED);
+    __atomic_store_n(&d->slice_us, slice_us, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&d->want, 1, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &d->want, FUTEX_WAKE, 1000, NULL, NULL, 0);
+    return d->want;
+}
+
 static void *rove(void *unused)
 {
     for (unsigned seed = 1;; usleep((useconds_t)(rand_r(&seed) % 5000)))
