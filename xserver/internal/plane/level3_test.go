@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -199,13 +200,22 @@ func TestLapsedHoldIsAskedForAgain(t *testing.T) {
 	r.pass(2 * time.Millisecond)
 	v := low.obey()
 	r.pass(10 * time.Millisecond)
-	v.Held = board.HoldNone // without a new wish
-	low.device.Did(v)
+	for _, lapse := range []func(){func() { v.Held = board.HoldNone }, func() { v.SliceUS = 0 }} {
+		lapse()
+		low.device.Did(v) // without a new wish
+		before, _ := low.device.Wish()
+		r.pass(200 * time.Millisecond)
+		want, w := low.device.Wish()
+		if want == before || w != (board.Wish{Hold: board.HoldCompute, SliceUS: 1}) {
+			t.Errorf("wish %d %+v after a heartbeat, was %d", want, w, before)
+		}
+		v = low.obey()
+		r.pass(10 * time.Millisecond)
+	}
 	before, _ := low.device.Wish()
-	r.pass(200 * time.Millisecond)
-	want, w := low.device.Wish()
-	if want == before || w.Hold != board.HoldCompute {
-		t.Errorf("wish %d %+v after a heartbeat, was %d", want, w, before)
+	r.pass(time.Second)
+	if want, _ := low.device.Wish(); want != before {
+		t.Error("asked again though nothing lapsed")
 	}
 }
 
@@ -358,5 +368,59 @@ func TestLevel3EdgesAllocateNothing(t *testing.T) {
 	}
 	if n := r.plane.stats.Wishes; n < 1000 {
 		t.Errorf("only %d wishes: the path was not the one", n)
+	}
+}
+
+// BenchmarkEdgeLevel3 is a turn of the plane beside backgrounds that take turns.
+func BenchmarkEdgeLevel3(b *testing.B) {
+	for _, others := range []int{1, 8, 255} {
+		b.Run(fmt.Sprintf("backgrounds=%d", others), func(b *testing.B) {
+			p := New(Config{IdleAfter: time.Nanosecond}, compute.HPF())
+			now := time.Duration(0)
+			var pages []*board.Board
+			p.Begin(now)
+			p.SetOffer(compute.Device(testGPU.UUID.String()), offered)
+			for i := range others + 1 {
+				page, err := board.Create(1, 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = page.Close() })
+				page.Device(0).Claim(testGPU)
+				page.Device(0).SetLevelMax(3, board.NothingInTheWay)
+				priority := 0
+				if i == 0 {
+					priority = 5
+				} else {
+					page.Device(0).SetReady(true)
+				}
+				p.Add(Process{ID: ProcessID(i + 1), Task: compute.TaskID(i + 1), Hints: compute.Hints{Priority: priority}, Board: page})
+				pages = append(pages, page)
+			}
+			p.Finish()
+			obey := func() {
+				for _, page := range pages {
+					want, w := page.Device(0).Wish()
+					page.Device(0).Did(board.HoldView{Did: want, Held: w.Hold, SliceUS: w.SliceUS})
+				}
+			}
+			for range 20 {
+				obey()
+				now += 10 * time.Millisecond
+				p.Begin(now)
+				p.Finish()
+			}
+			high := pages[0].Device(0)
+			b.ReportAllocs()
+			ready := false
+			for b.Loop() {
+				ready = !ready
+				now += 300 * time.Microsecond
+				p.Begin(now)
+				high.SetReady(ready)
+				p.Edge(1)
+				p.Finish()
+			}
+		})
 	}
 }

@@ -164,9 +164,9 @@ func (st *seat) did() (held bool, slice time.Duration, all bool) {
 	return held, slice, all
 }
 
-// renew looks after a wish at a heartbeat: a client whose lease ran out has let go
-// by itself what it was asked to hold, and is asked again; one that has not answered
-// is woken again.
+// renew looks after a wish at a heartbeat: a client whose lease ran out has undone by
+// itself what it was asked for, and is asked again; one that has not answered is
+// woken again.
 func (p *Plane) renew(s *section) {
 	if s.want == 0 {
 		return
@@ -175,7 +175,8 @@ func (p *Plane) renew(s *section) {
 		p.asked = append(p.asked, s.process.Board.Device(s.index))
 		return
 	}
-	if s.did.Error == 0 && s.did.Held != s.asked.Hold {
+	undone := s.did.Held != s.asked.Hold || s.did.SliceUS != s.asked.SliceUS && !s.lengthened
+	if s.did.Error == 0 && undone {
 		p.askAgain(s, s.asked)
 	}
 }
