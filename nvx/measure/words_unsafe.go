@@ -6,6 +6,8 @@ import (
 	"time"
 	"unsafe"
 
+	"golang.org/x/sys/unix"
+
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 )
@@ -47,7 +49,9 @@ var fewProcessors = runtime.NumCPU() < 4
 // pause passes a moment between two looks at a word.
 func pause() {
 	if fewProcessors {
-		time.Sleep(20 * time.Microsecond)
+		// Not time.Sleep, which on an idle process is a millisecond or more.
+		ts := unix.NsecToTimespec(20_000)
+		_ = unix.Nanosleep(&ts, nil) // a signal may end it early
 		return
 	}
 	runtime.Gosched()
