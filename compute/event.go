@@ -50,6 +50,23 @@ type HintsChanged struct {
 	Hints Hints
 }
 
+// CPUPriorityChanged tells a task's priority at the processor, the largest of its
+// processes: 0 is an ordinary one's, the larger one goes first. Who makes these
+// events says how the system's numbers map.
+type CPUPriorityChanged struct {
+	Task     TaskID
+	Priority int
+}
+
+// Overran says that what a task had begun on a device before its gate closed
+// held the device for By longer, in place of those that ran since. The task is
+// charged for it, and they are charged for less.
+type Overran struct {
+	Task   TaskID
+	Device Device
+	By     time.Duration
+}
+
 // PolicyChanged replaces the policy of all devices. It takes effect in the
 // same Apply; tasks, readiness and hints stay as they are.
 type PolicyChanged struct{ Policy Policy }
@@ -57,14 +74,16 @@ type PolicyChanged struct{ Policy Policy }
 // Tick is nothing but the time: the caller's timer ran out.
 type Tick struct{}
 
-func (TaskAdded) event()     {}
-func (TaskRemoved) event()   {}
-func (DeviceLeft) event()    {}
-func (Ready) event()         {}
-func (Idle) event()          {}
-func (HintsChanged) event()  {}
-func (PolicyChanged) event() {}
-func (Tick) event()          {}
+func (TaskAdded) event()          {}
+func (TaskRemoved) event()        {}
+func (DeviceLeft) event()         {}
+func (Ready) event()              {}
+func (Idle) event()               {}
+func (HintsChanged) event()       {}
+func (CPUPriorityChanged) event() {}
+func (Overran) event()            {}
+func (PolicyChanged) event()      {}
+func (Tick) event()               {}
 
 // Mode says how tightly a task's launches are bounded while its gate is open.
 type Mode uint8
@@ -115,9 +134,13 @@ type Outcome struct {
 
 // TaskState is a task as it stands on one device.
 type TaskState struct {
+	// Task is the task's id; to a decider it may be one of several that run as
+	// one, whose id means nothing outside.
 	Task   TaskID
 	Device Device
 	Hints  Hints
+	// CPUPriority is what CPUPriorityChanged told last.
+	CPUPriority int
 
 	Ready bool
 	// ReadySince is when the task last turned ready; it keeps its value while
@@ -126,7 +149,13 @@ type TaskState struct {
 
 	Open bool
 	Mode Mode
-	// RunTime is how long the task has been ready with an open gate. Tasks
-	// that run together are each charged the whole time.
+	// RunTime is how long the task has been ready with an open gate, corrected by
+	// Overran. Tasks that run together are each charged the whole time.
 	RunTime time.Duration
+
+	// Seniority is set for a gang, and Summoned where it is let run on another
+	// device if it may run here as well: a policy of turns gives it a turn at
+	// once, ahead of all but gangs of more seniority. Deciders alone see these.
+	Seniority Seniority
+	Summoned  bool
 }

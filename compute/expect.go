@@ -2,6 +2,7 @@ package compute
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -26,13 +27,13 @@ func (s *Scheduler) Expected(name Device) []Expectation {
 		return nil
 	}
 	placed := make(map[TaskID]bool)
-	for slot := range d.decider.Plan(s.now) {
+	for slot := range s.Timeline(name) {
 		placed[slot.Task] = true
 	}
 	var list []Expectation
 	for id, seat := range d.seats {
 		if !placed[id] {
-			list = append(list, Expectation{Task: id, NextReady: seat.nextReady(s.now), Keep: seat.keep})
+			list = append(list, Expectation{Task: id, NextReady: seat.nextReady(s.now), Keep: seat.keep()})
 		}
 	}
 	slices.SortFunc(list, func(a, b Expectation) int {
@@ -45,8 +46,18 @@ func (s *Scheduler) Expected(name Device) []Expectation {
 	return list
 }
 
+// keep is the policy's word; a task that is not to run is worth nothing.
+func (s *seat) keep() int {
+	if s.party == nil {
+		return math.MinInt
+	}
+	return s.party.verdict.Keep
+}
+
 func (s *seat) nextReady(now time.Duration) time.Duration {
 	switch {
+	case s.party == nil:
+		return 0
 	case s.ready:
 		return now
 	case s.period == 0:

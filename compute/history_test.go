@@ -1,6 +1,7 @@
 package compute
 
 import (
+	"slices"
 	"time"
 
 	"pgregory.net/rapid"
@@ -18,6 +19,7 @@ type drawn struct {
 	devices  []Device
 	tasks    int
 	steps    int
+	overruns bool // tasks hold the device past their turns
 	calm     bool // nobody leaves, and hints are calmHints
 }
 
@@ -44,12 +46,16 @@ func (d drawn) history(t *rapid.T) []step {
 func (d drawn) event(t *rapid.T) Event {
 	task := TaskID(rapid.IntRange(1, d.tasks).Draw(t, "task"))
 	device := rapid.SampledFrom(d.devices).Draw(t, "device")
-	kind := rapid.IntRange(0, 19).Draw(t, "kind")
+	kind := rapid.IntRange(0, 20).Draw(t, "kind")
 	switch {
 	case d.calm && kind < 4:
 		return TaskAdded{task, device, calmHints(task)}
 	case d.calm && kind > 14:
 		return Tick{}
+	case kind == 20 && d.overruns:
+		return Overran{task, device, time.Duration(rapid.IntRange(0, 60).Draw(t, "over")) * 100 * time.Microsecond}
+	case kind == 20:
+		return CPUPriorityChanged{task, rapid.IntRange(-2, 2).Draw(t, "cpu")}
 	case kind < 4:
 		return TaskAdded{task, device, drawHints(t)}
 	case kind < 11:
@@ -69,10 +75,44 @@ func (d drawn) event(t *rapid.T) Event {
 }
 
 func drawHints(t *rapid.T) Hints {
-	return Hints{
-		Priority: rapid.SampledFrom([]int{MinPriority, -1, 0, 0, 1, 62, 63, 64, 65, MaxPriority}).Draw(t, "priority"),
-		Quantum:  rapid.SampledFrom([]time.Duration{0, MinQuantum, 700 * time.Microsecond, 3 * time.Millisecond}).Draw(t, "quantum"),
+	h := Hints{
+		Priority:  rapid.SampledFrom([]int{MinPriority, -1, 0, 0, 1, 62, 63, 64, 65, MaxPriority}).Draw(t, "priority"),
+		Quantum:   rapid.SampledFrom([]time.Duration{0, MinQuantum, 700 * time.Microsecond, 3 * time.Millisecond}).Draw(t, "quantum"),
+		NoExecute: rapid.IntRange(0, 15).Draw(t, "off") == 0,
 	}
+	switch rapid.IntRange(0, 4).Draw(t, "more") {
+	case 0:
+		h.Utilization = rapid.SampledFrom([]int{1, 10, 30, 60, 100}).Draw(t, "utilization")
+	case 1:
+		h.Weight = rapid.IntRange(1, 5).Draw(t, "weight")
+	case 2:
+		h.Deadline = rapid.SampledFrom([]time.Duration{MinDeadline, time.Millisecond, 4 * time.Millisecond}).Draw(t, "deadline")
+		h.K = rapid.IntRange(0, 3).Draw(t, "k")
+	case 3:
+		h.Laxity = Laxity{After: time.Duration(rapid.IntRange(1, 60).Draw(t, "laxity")) * 100 * time.Microsecond}
+		h.Laxity.Low = rapid.SampledFrom([]int{0, -1, 62}).Draw(t, "low")
+		h.Laxity.High = h.Laxity.Low + rapid.IntRange(0, 64).Draw(t, "rise")
+	case 4:
+		h.Window = rapid.SampledFrom([]string{"", ":0"}).Draw(t, "window")
+	}
+	return h
+}
+
+// without is a list less some policies.
+func without(list []Policy, names ...string) []Policy {
+	return slices.DeleteFunc(slices.Clone(list), func(p Policy) bool { return slices.Contains(names, p.Name()) })
+}
+
+// named are policies by name.
+func named(names ...string) (list []Policy) {
+	for _, name := range names {
+		p, err := PolicyByName(name)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, p)
+	}
+	return list
 }
 
 // play runs a history, keeping every timer to the point, and shows each Apply

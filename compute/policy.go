@@ -81,7 +81,23 @@ type Slot struct {
 	Start, Length time.Duration
 }
 
-var policies = []Policy{HPF(), RR()}
+// policy is one of this package.
+type policy struct {
+	name   string
+	traits Traits
+	fresh  func() Decider
+}
+
+func (p *policy) Name() string   { return p.name }
+func (p *policy) Traits() Traits { return p.traits }
+func (p *policy) Fresh() Decider { return p.fresh() }
+
+// policies are those of this package, in the order in which they are listed:
+// the strict ones, then those of turns and shares.
+var policies = []Policy{
+	HPF(), HHPF(), CHPF(), LAX(), AWF(), KEDF(),
+	RR(), WRR(), FCFS(), UP(), PUP(), SPUP(), CFS(), MLFQ(),
+}
 
 // Policies lists the policies that there are.
 func Policies() []Policy { return slices.Clone(policies) }

@@ -21,6 +21,18 @@ func (q *queue[T]) push(l *link[T]) {
 	l.prev.next, l.next.prev = l, l
 }
 
+// pushFirst puts a member before all others.
+func (q *queue[T]) pushFirst(l *link[T]) {
+	if q.head.next == nil {
+		q.head.prev, q.head.next = &q.head, &q.head
+	}
+	l.prev, l.next = &q.head, q.head.next
+	l.prev.next, l.next.prev = l, l
+}
+
+// linked says whether a member is in a queue.
+func (l *link[T]) linked() bool { return l.next != nil }
+
 // unlink takes a member out. Precondition: it is in a queue.
 func (l *link[T]) unlink() {
 	l.prev.next, l.next.prev = l.next, l.prev

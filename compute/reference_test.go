@@ -2,6 +2,7 @@ package compute
 
 import (
 	"cmp"
+	"math"
 	"slices"
 	"time"
 )
@@ -14,8 +15,10 @@ type reference struct {
 	policy string
 	now    time.Duration
 	tasks  map[TaskID]Hints
+	cpu    map[TaskID]int
 	seats  []*refSeat
 	turns  map[Device]*refTurns
+	dead   []seatKey // gates that an event did away with
 }
 
 type refSeat struct {
@@ -41,7 +44,7 @@ type seatKey struct {
 }
 
 func newReference(policy string) *reference {
-	return &reference{policy: policy, tasks: map[TaskID]Hints{}, turns: map[Device]*refTurns{}}
+	return &reference{policy: policy, tasks: map[TaskID]Hints{}, cpu: map[TaskID]int{}, turns: map[Device]*refTurns{}}
 }
 
 // apply takes one step and returns every gate as it stands then.
@@ -54,9 +57,12 @@ func (r *reference) apply(now time.Duration, events ...Event) map[seatKey]Grant 
 	r.now = now
 	var named []seatKey
 	for _, e := range events {
-		named = append(named, r.take(e)...)
+		r.dead = nil
+		fresh := r.take(e)
+		named = slices.DeleteFunc(named, func(k seatKey) bool { return slices.Contains(r.dead, k) })
+		named = append(named, fresh...)
 	}
-	if r.policy == "RR" {
+	if r.takesTurns() {
 		r.place(named)
 	}
 	gates := map[seatKey]Grant{}
@@ -75,6 +81,7 @@ func (r *reference) take(e Event) (named []seatKey) {
 		for id := range r.tasks {
 			if !slices.ContainsFunc(r.seats, func(s *refSeat) bool { return s.task == id }) {
 				delete(r.tasks, id)
+				delete(r.cpu, id)
 			}
 		}
 	}
@@ -108,6 +115,10 @@ func (r *reference) take(e Event) (named []seatKey) {
 			s.ready = false
 			return []seatKey{{e.Task, e.Device}}
 		}
+	case CPUPriorityChanged:
+		if _, ok := r.tasks[e.Task]; ok {
+			r.cpu[e.Task] = e.Priority
+		}
 	case PolicyChanged:
 		r.policy, r.turns = e.Policy.Name(), map[Device]*refTurns{}
 	}
@@ -115,10 +126,14 @@ func (r *reference) take(e Event) (named []seatKey) {
 }
 
 func (r *reference) hint(id TaskID, h Hints) []seatKey {
-	if old, ok := r.tasks[id]; !ok || old == h {
+	old, ok := r.tasks[id]
+	if !ok || old == h {
 		return nil
 	}
 	r.tasks[id] = h
+	if old.NoExecute != h.NoExecute {
+		r.forget(r.allOf(id)) // it comes anew, or not at all
+	}
 	return r.allOf(id)
 }
 
@@ -151,6 +166,7 @@ func (r *reference) allOf(id TaskID) (keys []seatKey) {
 
 // forget takes the dead out of the turns.
 func (r *reference) forget(dead []seatKey) {
+	r.dead = append(r.dead, dead...)
 	for _, k := range dead {
 		if t := r.turns[k.device]; t != nil {
 			t.drop(k.task)
@@ -188,66 +204,157 @@ func (r *reference) place(named []seatKey) {
 		for _, k := range order {
 			s := r.seat(k.task, d)
 			switch placed := k.task == t.turn || slices.Contains(t.waiting, k.task); {
-			case k.device != d || s == nil:
+			case k.device != d || s == nil || r.tasks[k.task].NoExecute:
 			case s.ready && !placed:
 				t.waiting = append(t.waiting, k.task)
 			case !s.ready:
 				t.drop(k.task)
 			}
 		}
-		if t.turn != 0 && len(t.waiting) > 0 && r.now >= t.since+r.quantum(t.turn) {
+		if q := r.quantum(t.turn); t.turn != 0 && len(t.waiting) > 0 && q > 0 && r.now >= t.since+q {
 			t.waiting = append(t.waiting, t.turn)
 			t.turn = 0
 		}
 		if t.turn == 0 && len(t.waiting) > 0 {
-			t.turn, t.since, t.waiting = t.waiting[0], r.now, t.waiting[1:]
+			t.turn, t.waiting = t.waiting[0], t.waiting[1:]
+			t.since = r.now
 		}
 	}
 }
 
+// quantum of a task's turns; 0 is without end.
 func (r *reference) quantum(id TaskID) time.Duration {
-	return cmp.Or(r.tasks[id].Quantum, DefaultQuantum)
+	q := cmp.Or(r.tasks[id].Quantum, DefaultQuantum)
+	switch r.policy {
+	case "WRR":
+		return min(MaxQuantum, q*time.Duration(max(1, r.tasks[id].Weight)))
+	case "FCFS":
+		return 0
+	}
+	return q
+}
+
+func (r *reference) takesTurns() bool {
+	return slices.Contains([]string{"RR", "WRR", "FCFS"}, r.policy)
+}
+
+// rivals are the seats that count for s: those that may run, on its device or
+// where the policy looks at all of them.
+func (r *reference) rivals(s *refSeat) (seats []*refSeat) {
+	for _, other := range r.seats {
+		if (other.device == s.device || r.policy == "HHPF") && !r.tasks[other.task].NoExecute {
+			seats = append(seats, other)
+		}
+	}
+	return seats
+}
+
+// rank of a seat under the strict policies: at its lowest, now, at its highest.
+func (r *reference) rank(s *refSeat) (low, now, peak int) {
+	h := r.tasks[s.task]
+	switch r.policy {
+	case "CHPF":
+		return r.cpu[s.task], r.cpu[s.task], r.cpu[s.task]
+	case "AWF":
+		if h.Window != "" {
+			return 1, 1, 1
+		}
+		return 0, 0, 0
+	case "LAX":
+		if h.Laxity.After == 0 {
+			break
+		}
+		low, high := h.Laxity.Low, h.Laxity.High
+		if low == 0 && high == 0 {
+			high = max(1, h.Priority)
+		}
+		if s.ready && r.now >= s.readySince+h.Laxity.After {
+			return low, high, high
+		}
+		return low, low, high
+	}
+	return h.Priority, h.Priority, h.Priority
 }
 
 func (r *reference) open(s *refSeat) bool {
-	if r.policy == "RR" {
+	switch {
+	case r.tasks[s.task].NoExecute:
+		return false
+	case r.takesTurns():
 		turn := r.turns[s.device].turn
 		return turn == 0 || turn == s.task
+	case r.policy == "KEDF":
+		return r.early(s)
 	}
-	for _, other := range r.on(s.device) {
-		if other.ready && r.tasks[other.task].Priority > r.tasks[s.task].Priority {
+	_, mine, _ := r.rank(s)
+	for _, other := range r.rivals(s) {
+		if _, theirs, _ := r.rank(other); other.ready && theirs > mine {
 			return false
 		}
 	}
 	return true
 }
 
+// early says whether s is among the first K, or idle with a place free.
+func (r *reference) early(s *refSeat) bool {
+	k, before, ready := 1, 0, 0
+	for _, other := range r.rivals(s) {
+		k = max(k, r.tasks[other.task].K)
+		if !other.ready {
+			continue
+		}
+		ready++
+		a, b := r.deadline(other), r.deadline(s)
+		if a < b || a == b && (other.readySince < s.readySince || other.readySince == s.readySince && other.task < s.task) {
+			before++
+		}
+	}
+	if !s.ready {
+		return ready < k
+	}
+	return before < k
+}
+
+func (r *reference) deadline(s *refSeat) time.Duration {
+	if d := r.tasks[s.task].Deadline; d != 0 {
+		return s.readySince + d
+	}
+	return math.MaxInt64
+}
+
 func (r *reference) mode(s *refSeat) Mode {
-	others := r.on(s.device)
-	if len(others) == 1 {
+	if len(r.on(s.device)) == 1 {
 		return Free
 	}
-	if r.policy == "RR" {
+	if r.takesTurns() || r.policy == "KEDF" || r.tasks[s.task].NoExecute {
 		return Bounded
 	}
-	for _, other := range others {
-		if r.tasks[other.task].Priority > r.tasks[s.task].Priority {
+	low, _, _ := r.rank(s)
+	for _, other := range r.rivals(s) {
+		if _, _, peak := r.rank(other); peak > low {
 			return Bounded
 		}
 	}
 	return Top
 }
 
-// next is when some turn is used up with somebody waiting.
+// next is when some turn is used up with somebody waiting, or somebody rises
+// with somebody else ready.
 func (r *reference) next() (next time.Duration) {
-	if r.policy != "RR" {
-		return 0
+	sooner := func(t time.Duration) {
+		if next == 0 || t < next {
+			next = t
+		}
 	}
 	for _, t := range r.turns {
-		if t.turn != 0 && len(t.waiting) > 0 {
-			if end := t.since + r.quantum(t.turn); next == 0 || end < next {
-				next = end
-			}
+		if r.takesTurns() && t.turn != 0 && len(t.waiting) > 0 && r.quantum(t.turn) > 0 {
+			sooner(t.since + r.quantum(t.turn))
+		}
+	}
+	for _, s := range r.seats {
+		h := r.tasks[s.task]
+		if r.policy == "LAX" && s.ready && len(r.rivals(s)) > 1 && !h.NoExecute && h.Laxity.After != 0 && s.readySince+h.Laxity.After > r.now {
+			sooner(s.readySince + h.Laxity.After)
 		}
 	}
 	return next

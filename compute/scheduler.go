@@ -12,9 +12,18 @@ import (
 type Scheduler struct {
 	now     time.Duration
 	policy  Policy
+	traits  Traits // of the policy
 	tasks   map[TaskID]*task
 	devices []*device // by name
+	domains []*domain // of the devices, by their names; under a machine policy one
+	gangs   map[string]*gang
+	waits   waits
 
+	lastJoint  TaskID // id of a joint party
+	lastSerial uint64 // of a gang
+
+	touched   []*party // whose gates may have changed
+	awake     []*gang
 	grants    []Grant  // reused for outcomes
 	replanned []Device // the same
 }
@@ -22,12 +31,13 @@ type Scheduler struct {
 type task struct {
 	id    TaskID
 	hints Hints
+	cpu   int
 	seats int
 }
 
 // NewScheduler returns a scheduler with no tasks, at time 0.
 func NewScheduler(p Policy) *Scheduler {
-	return &Scheduler{policy: p, tasks: make(map[TaskID]*task)}
+	return &Scheduler{policy: p, traits: p.Traits(), tasks: map[TaskID]*task{}, gangs: map[string]*gang{}}
 }
 
 // Policy returns the present policy.
@@ -41,21 +51,10 @@ func (s *Scheduler) Apply(now time.Duration, events ...Event) Outcome {
 	for _, e := range events {
 		s.take(e)
 	}
-	s.grants, s.replanned = s.grants[:0], s.replanned[:0]
-	var next time.Duration
-	for _, d := range s.devices {
-		d.decide(s.now)
-		s.grants = d.tell(s.grants)
-		if d.replanned {
-			d.replanned = false
-			s.replanned = append(s.replanned, d.name)
-		}
-		if d.next != 0 && (next == 0 || d.next < next) {
-			next = d.next
-		}
-	}
-	s.devices = slices.DeleteFunc(s.devices, func(d *device) bool { return len(d.seats) == 0 })
-	return Outcome{Grants: s.grants, Next: next, Replanned: s.replanned}
+	s.decide()
+	s.settle()
+	s.lend()
+	return s.outcome()
 }
 
 func (s *Scheduler) take(e Event) {
@@ -78,11 +77,18 @@ func (s *Scheduler) take(e Event) {
 		if t, ok := s.tasks[e.Task]; ok {
 			s.hint(t, e.Hints)
 		}
-	case PolicyChanged:
-		s.policy = e.Policy
-		for _, d := range s.devices {
-			d.setPolicy(e.Policy)
+	case CPUPriorityChanged:
+		s.setCPU(e)
+	case Overran:
+		s.overran(e)
+	case Waiting:
+		if s.tasks[e.Task] != nil && s.tasks[e.For] != nil {
+			s.waits.add(e)
 		}
+	case WaitOver:
+		s.waits.drop(func(w Waiting) bool { return w == Waiting(e) })
+	case PolicyChanged:
+		s.setPolicy(e.Policy)
 	}
 }
 
@@ -96,12 +102,19 @@ func (s *Scheduler) add(e TaskAdded) {
 	}
 	i, ok := s.search(e.Device)
 	if !ok {
-		s.devices = slices.Insert(s.devices, i, newDevice(e.Device, s.policy))
+		s.devices = slices.Insert(s.devices, i, newDevice(e.Device, s.domainOf(e.Device)))
+		s.devices[i].floors.strict = s.traits.Strict
 	}
-	if d := s.devices[i]; d.seats[t.id] == nil {
-		d.add(t)
-		t.seats++
+	d := s.devices[i]
+	if d.seats[t.id] != nil {
+		return
 	}
+	seat := &seat{task: t, device: d}
+	d.seats[t.id] = seat
+	t.seats++
+	s.join(seat)
+	d.touch(seat)
+	d.competitors()
 }
 
 func (s *Scheduler) leave(d *device, id TaskID) {
@@ -109,10 +122,14 @@ func (s *Scheduler) leave(d *device, id TaskID) {
 	if !ok {
 		return
 	}
-	d.remove(seat)
+	seat.gone = true
+	delete(d.seats, id)
+	s.part(seat)
 	if seat.task.seats--; seat.task.seats == 0 {
 		delete(s.tasks, id)
+		s.waits.drop(func(w Waiting) bool { return w.Task == id || w.For == id })
 	}
+	d.competitors()
 }
 
 func (s *Scheduler) setReady(id TaskID, name Device, ready bool) {
@@ -120,9 +137,39 @@ func (s *Scheduler) setReady(id TaskID, name Device, ready bool) {
 	if d == nil {
 		return
 	}
-	if seat, ok := d.seats[id]; ok {
-		d.setReady(seat, ready, s.now)
+	seat, ok := d.seats[id]
+	if !ok || seat.ready == ready {
+		return
 	}
+	seat.account(s.now)
+	seat.ready = ready
+	if ready {
+		seat.expect(s.now)
+		seat.readySince = s.now
+	}
+	if seat.party != nil {
+		s.count(seat.party, ready)
+	}
+}
+
+// count has one more or one less member of a party be ready.
+func (s *Scheduler) count(p *party, ready bool) {
+	p.account(s.now)
+	step := 1
+	if !ready {
+		step = -1
+	}
+	p.ready += step
+	if p.ready == 1 && ready {
+		p.readySince = s.now
+	}
+	s.touch(p)
+	if p.gang != nil {
+		p.gang.ready += step
+		s.wakeGang(p.gang)
+		return
+	}
+	p.device.domain.change(p)
 }
 
 func (s *Scheduler) hint(t *task, h Hints) {
@@ -130,12 +177,106 @@ func (s *Scheduler) hint(t *task, h Hints) {
 	if t.hints == h {
 		return
 	}
+	before := t.hints
 	t.hints = h
+	regroup := before.Gang != h.Gang || before.NoExecute != h.NoExecute || before.Process != h.Process
 	for _, d := range s.devices {
-		if seat, ok := d.seats[t.id]; ok {
-			d.change(seat)
+		seat, ok := d.seats[t.id]
+		if !ok {
+			continue
+		}
+		if regroup {
+			s.part(seat)
+			s.join(seat)
+			d.touch(seat)
+			d.competitors()
+		} else if seat.party != nil {
+			d.domain.change(seat.party)
+			s.touch(seat.party)
 		}
 	}
+}
+
+func (s *Scheduler) setCPU(e CPUPriorityChanged) {
+	t, ok := s.tasks[e.Task]
+	if !ok || t.cpu == e.Priority {
+		return
+	}
+	t.cpu = min(max(e.Priority, MinPriority), MaxPriority)
+	for _, d := range s.devices {
+		if seat, ok := d.seats[t.id]; ok && seat.party != nil {
+			d.domain.change(seat.party)
+		}
+	}
+}
+
+// overran charges a task for what it held of a device after its gate had closed,
+// and those that were running there meanwhile for so much less.
+func (s *Scheduler) overran(e Overran) {
+	d := s.device(e.Device)
+	if d == nil || e.By <= 0 {
+		return
+	}
+	late, ok := d.seats[e.Task]
+	if !ok || late.party == nil {
+		return
+	}
+	late.ran += e.By
+	late.party.account(s.now)
+	late.party.ran += e.By
+	d.domain.change(late.party)
+	others := 0
+	for p := range d.running.all() {
+		if p != late.party {
+			others++
+		}
+	}
+	for p := range d.running.all() {
+		if p == late.party {
+			continue
+		}
+		p.account(s.now)
+		p.ran -= e.By / time.Duration(others)
+		p.speaker().ran -= e.By / time.Duration(others)
+		d.domain.change(p)
+	}
+}
+
+func (s *Scheduler) setPolicy(p Policy) {
+	s.policy, s.traits = p, p.Traits()
+	for _, g := range s.gangs {
+		g.rest()
+	}
+	s.domains = s.domains[:0]
+	for _, d := range s.devices {
+		d.domain = s.domainOf(d.name)
+		d.floors.strict = s.traits.Strict
+	}
+	for _, d := range s.devices {
+		seats := make([]*seat, 0, len(d.seats))
+		for _, seat := range d.seats {
+			seats = append(seats, seat)
+		}
+		slices.SortFunc(seats, func(a, b *seat) int { return cmp.Compare(a.task.id, b.task.id) })
+		for _, seat := range seats {
+			s.part(seat)
+		}
+		for _, seat := range seats {
+			s.join(seat)
+			d.touch(seat)
+		}
+		d.domain.gone = d.domain.gone[:0] // it has seen nobody yet
+	}
+}
+
+// domainOf finds or makes the domain of a device.
+func (s *Scheduler) domainOf(name Device) *domain {
+	if s.traits.Machine && len(s.domains) > 0 {
+		return s.domains[0]
+	}
+	m := newDomain(s.policy)
+	s.domains = append(s.domains, m)
+	return m
 }
 
 func (s *Scheduler) device(name Device) *device {
@@ -156,7 +297,7 @@ func (s *Scheduler) State() []TaskState {
 	for _, d := range s.devices {
 		first := len(states)
 		for _, seat := range d.seats {
-			states = append(states, d.state(seat, s.now))
+			states = append(states, seat.state(s.now))
 		}
 		slices.SortFunc(states[first:], func(a, b TaskState) int { return cmp.Compare(a.Task, b.Task) })
 	}
@@ -165,11 +306,29 @@ func (s *Scheduler) State() []TaskState {
 
 // Timeline yields who runs on a device from the last Apply on if no event
 // comes, in order of start. It is computed as it is read, so that who needs
-// the next few pays for no more, and it holds until the next Apply.
+// the next few pays for no more, and it holds until the next Apply. What a gang
+// of several devices does is planned where it waits or runs.
 func (s *Scheduler) Timeline(name Device) iter.Seq[Slot] {
 	d := s.device(name)
 	if d == nil {
 		return func(func(Slot) bool) {}
 	}
-	return d.decider.Plan(s.now)
+	plan := d.domain.decider.Plan(s.now)
+	if s.traits.Strict {
+		plan = d.floors.plan(s.now, plan)
+	}
+	return func(yield func(Slot) bool) {
+		for slot := range plan {
+			p := d.domain.parties[slot.Task]
+			if p == nil || p.device != d {
+				continue
+			}
+			for _, seat := range p.members {
+				slot.Task = seat.task.id
+				if !yield(slot) {
+					return
+				}
+			}
+		}
+	}
 }

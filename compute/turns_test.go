@@ -7,10 +7,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// turns watches one device under RR and checks, step by step, that one task
+// turnWatch watches one device under RR and checks, step by step, that one task
 // at a time has the turn, that it has it for its quantum, and that nobody is
 // passed over.
-type turns struct {
+type turnWatch struct {
 	steps     int
 	holder    TaskID
 	start     time.Duration
@@ -20,7 +20,7 @@ type turns struct {
 	taken map[TaskID][]int // steps at which a task's turns started
 }
 
-func (w *turns) look(t *rapid.T, s *Scheduler, now time.Duration) {
+func (w *turnWatch) look(t *rapid.T, s *Scheduler, now time.Duration) {
 	w.steps++
 	state := map[TaskID]TaskState{}
 	var holder TaskID
@@ -61,7 +61,7 @@ func (w *turns) look(t *rapid.T, s *Scheduler, now time.Duration) {
 
 // nobodyTwice: while a task waits, no other starts a second turn. With turns
 // that end on time this bounds the wait by the sum of the others' quanta.
-func (w *turns) nobodyTwice(t *rapid.T, now time.Duration) {
+func (w *turnWatch) nobodyTwice(t *rapid.T, now time.Duration) {
 	for waiting, began := range w.began {
 		for other, taken := range w.taken {
 			started := 0
@@ -87,7 +87,7 @@ func quantumOf(id TaskID) time.Duration {
 func TestTurns(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := NewScheduler(RR())
-		w := turns{began: map[TaskID]int{}, taken: map[TaskID][]int{}}
+		w := turnWatch{began: map[TaskID]int{}, taken: map[TaskID][]int{}}
 		history := drawn{devices: []Device{"gpu0"}, tasks: 7, steps: 80, calm: true}.history(t)
 		play(s, history, func(now time.Duration, _ []Event, _ Outcome) { w.look(t, s, now) })
 	})
@@ -121,11 +121,13 @@ func TestShares(t *testing.T) {
 }
 
 // TestNoTimerWithoutNeed: whatever happened, with at most one task ready there
-// is nothing to wake up for, and a timer lies ahead.
+// is nothing to wake up for, and a timer lies ahead. Under LAX a single one may
+// rise above others and keep them out.
 func TestNoTimerWithoutNeed(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		s := NewScheduler(rapid.SampledFrom(policies).Draw(t, "first"))
-		history := drawn{policies: policies, devices: twoDevices, tasks: 6, steps: 60}.history(t)
+		list := without(policies, "SPUP") // which ends turns with nobody waiting
+		s := NewScheduler(rapid.SampledFrom(list).Draw(t, "first"))
+		history := drawn{policies: list, devices: twoDevices, tasks: 6, steps: 60}.history(t)
 		play(s, history, func(now time.Duration, _ []Event, out Outcome) {
 			ready, most := map[Device]int{}, 0
 			for _, st := range s.State() {
@@ -134,7 +136,7 @@ func TestNoTimerWithoutNeed(t *testing.T) {
 					most = max(most, ready[st.Device])
 				}
 			}
-			if out.Next != 0 && (out.Next <= now || most < 2) {
+			if out.Next != 0 && (out.Next <= now || most < 1 || most < 2 && s.Policy().Name() != "LAX") {
 				t.Fatalf("at %v: next timer at %v with %v ready", now, out.Next, ready)
 			}
 		})

@@ -1,0 +1,126 @@
+package compute
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+)
+
+// SPUP is "strict process utilisation partition": PUP whose shares are limits
+// as well: a process that has used up its part waits, though the device stands
+// idle. So it runs as fast beside the others as without them, which is what
+// whoever sells parts of a device wants. Shares are parts of the whole device,
+// whoever is ready; processes without one divide the rest, which is 1 % at least.
+//
+// XSched has the name, and no policy behind it.
+func SPUP() Policy {
+	return &policy{
+		name: "SPUP",
+		traits: Traits{
+			Summary: "as PUP, and no process gets more than its share though the device is idle",
+			Hints:   []string{"utilization", "quantum"}, ByProcess: true,
+		},
+		fresh: func() Decider { return newTurns(&budgets{waiting: clockHeap()}) },
+	}
+}
+
+// budgets is the order in which tasks may have a turn again: each time one has
+// run, that is put off by what it ran over its share. A task's clock is real
+// time here. (Virtual Clock; Zhang 1990.)
+type budgets struct {
+	plainOrder
+	waiting heap[turner]
+	sum     int64 // shares of all tasks that have one
+	rest    int64 // tasks without
+}
+
+// parts are a task's part and the whole.
+func (b *budgets) parts(t *turner) (part, whole int64) {
+	left := int64(0)
+	if b.rest > 0 {
+		left = max(100*percent-b.sum, percent)
+	}
+	if part = t.weight; part == 0 {
+		part = max(left/max(b.rest, 1), 1)
+	}
+	return part, max(100*percent, b.sum+left)
+}
+
+func (b *budgets) add(*turner) { b.rest++ }
+
+func (b *budgets) forget(t *turner) {
+	b.sum -= t.weight
+	if t.weight == 0 {
+		b.rest--
+	}
+}
+
+func (b *budgets) update(t *turner, h turnHints) {
+	b.forget(t)
+	t.hints, t.weight = h, byUtilization(h)
+	b.sum += t.weight
+	if t.weight == 0 {
+		b.rest++
+	}
+}
+
+func (b *budgets) wakes(t *turner, now time.Duration)      { t.clock = max(t.clock, int64(now)) }
+func (b *budgets) wait(t *turner, _ time.Duration, _ bool) { b.waiting.push(t) }
+func (b *budgets) leave(t *turner)                         { b.waiting.remove(t) }
+func (b *budgets) empty() bool                             { return b.waiting.len() == 0 }
+func (b *budgets) capped() bool                            { return true }
+
+func (b *budgets) next(now time.Duration) *turner {
+	if t := b.waiting.first(); t != nil && t.clock <= int64(now) {
+		return t
+	}
+	return nil
+}
+
+func (b *budgets) due(h *turner) time.Duration {
+	if t := b.waiting.first(); t != nil && h == nil {
+		return time.Duration(t.clock)
+	}
+	return 0
+}
+
+func (b *budgets) turn(t *turner, _ time.Duration) time.Duration {
+	part, whole := b.parts(t)
+	return roundTurn(t, part, whole, 2)
+}
+
+func (b *budgets) charge(t *turner, ran time.Duration) {
+	t.clock += b.cost(t, ran)
+	if b.waiting.has(t) {
+		b.waiting.fix(t)
+	}
+}
+
+// cost is by how much a task is put off for what it ran.
+func (b *budgets) cost(t *turner, ran time.Duration) int64 {
+	part, whole := b.parts(t)
+	return int64(float64(min(max(ran, -maxCharge), maxCharge)) * float64(whole) / float64(part))
+}
+
+// follow foresees as far as nobody comes twice and the device does not stand idle.
+func (b *budgets) follow(h *turner, left, end time.Duration) iter.Seq[*turner] {
+	return func(yield func(*turner) bool) {
+		list := slices.Clone(b.waiting.list)
+		slices.SortFunc(list, func(a, b *turner) int {
+			return cmp.Or(cmp.Compare(a.clock, b.clock), cmp.Compare(a.id, b.id))
+		})
+		again := turner{id: h.id, clock: h.clock + b.cost(h, left)}
+		for _, t := range list {
+			if !byClock(t, &again) || t.clock > int64(end) || !yield(t) {
+				return
+			}
+			length := b.turn(t, end)
+			end += length
+			after := turner{id: t.id, clock: t.clock + b.cost(t, length)}
+			if byClock(&after, &again) {
+				again = after
+			}
+		}
+	}
+}
