@@ -30,4 +30,5 @@ var executionCases = []testCase{
 	story("context-versions", contextVersions),
 	story("stream-attributes", streamAttributes),
 	story("primary-state", primaryState),
+	legacyQueries,
 }

@@ -104,8 +104,9 @@ struct question {
  * ASK of them. The stream of another thread has no name here, so the legacy stream
  * is asked instead. Recorded on the H200 (conformance, case order): per-thread
  * streams are blocking ones, and a command on the legacy stream waits for what
- * they hold. Not recorded: whether a query of a legacy stream that has no command
- * of its own says so too. xm_lock held. -1: for one of them nobody can answer now.
+ * they hold. Whether a query of a legacy stream that has no command of its own says
+ * so too is case legacy-query-and-other-threads-per-thread-streams. xm_lock held.
+ * -1: for one of them nobody can answer now.
  */
 static int questions(struct xm_dev *dev, struct xm_thread *me, struct question *ask)
 {
