@@ -31,7 +31,6 @@ func (s *Scheduler) join(seat *seat) {
 			d.joint[key] = p
 		}
 		p.readySince = seat.readySince
-		d.parties++
 		if key.gang != "" {
 			s.enlist(p)
 		}
@@ -69,12 +68,24 @@ func (s *Scheduler) part(who *seat) {
 	p.settle(s.now, false)
 	d.domain.remove(p)
 	delete(d.joint, p.key)
-	d.parties--
 	if g := p.gang; g != nil {
 		g.remove(p)
 		s.wakeGang(g)
 		if len(g.parties) == 0 {
 			delete(s.gangs, g.name)
+		}
+	}
+}
+
+// competitors has the modes told again where somebody may have become alone or
+// stopped being it. With more than two neither can be.
+func (s *Scheduler) competitors(m *domain) {
+	if len(m.parties) > 2 {
+		return
+	}
+	for _, d := range s.devices {
+		if d.domain == m {
+			d.touchAll()
 		}
 	}
 }

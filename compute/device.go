@@ -8,11 +8,10 @@ import (
 
 // device is one device and who is on it.
 type device struct {
-	name    Device
-	domain  *domain
-	seats   map[TaskID]*seat
-	joint   map[partyKey]*party // those that others may join
-	parties int
+	name   Device
+	domain *domain
+	seats  map[TaskID]*seat
+	joint  map[partyKey]*party // those that others may join
 
 	running queue[party] // with work and an open gate
 	floors  floors
@@ -31,7 +30,7 @@ func newDevice(name Device, m *domain) *device {
 func (d *device) mode(s *seat) Mode {
 	switch {
 	case s.party == nil:
-		if len(d.seats) == 1 {
+		if d.domain.seats == 1 {
 			return Free
 		}
 		return Bounded
@@ -41,38 +40,15 @@ func (d *device) mode(s *seat) Mode {
 	return d.ownMode(s.party)
 }
 
-// ownMode is a party's mode as far as this device goes.
+// ownMode is a party's mode as far as its decider's domain goes.
 func (d *device) ownMode(p *party) Mode {
 	switch {
-	case len(d.seats) == len(p.members):
+	case d.domain.seats == len(p.members):
 		return Free
 	case p.verdict.Mode == Top && !d.floors.against(p):
 		return Top
 	}
 	return Bounded
-}
-
-// groups counts those that can stand in each other's way.
-func (d *device) groups() int {
-	n := d.parties
-	for _, s := range d.seats {
-		if n > 2 {
-			return n
-		}
-		if s.party == nil {
-			n++
-		}
-	}
-	return n
-}
-
-// competitors has the modes told again where somebody may have become alone or
-// stopped being it. With more than two neither can be.
-func (d *device) competitors() {
-	if len(d.seats) > 2 && d.groups() > 2 {
-		return
-	}
-	d.touchAll()
 }
 
 func (d *device) touchAll() {

@@ -11,6 +11,7 @@ import (
 type domain struct {
 	decider Decider
 	parties map[TaskID]*party
+	seats   int           // also of tasks that are not to run
 	next    time.Duration // the decider's timer; 0 for none
 
 	// What the decider has not been told yet.

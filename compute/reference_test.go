@@ -116,8 +116,9 @@ func (r *reference) take(e Event) (named []seatKey) {
 			return []seatKey{{e.Task, e.Device}}
 		}
 	case CPUPriorityChanged:
-		if _, ok := r.tasks[e.Task]; ok {
+		if _, ok := r.tasks[e.Task]; ok && r.cpu[e.Task] != e.Priority {
 			r.cpu[e.Task] = e.Priority
+			return r.allOf(e.Task)
 		}
 	case PolicyChanged:
 		r.policy, r.turns = e.Policy.Name(), map[Device]*refTurns{}
@@ -323,7 +324,7 @@ func (r *reference) deadline(s *refSeat) time.Duration {
 }
 
 func (r *reference) mode(s *refSeat) Mode {
-	if len(r.on(s.device)) == 1 {
+	if len(r.on(s.device)) == 1 && (r.policy != "HHPF" || len(r.seats) == 1) {
 		return Free
 	}
 	if r.takesTurns() || r.policy == "KEDF" || r.tasks[s.task].NoExecute {

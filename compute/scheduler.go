@@ -102,7 +102,7 @@ func (s *Scheduler) add(e TaskAdded) {
 	}
 	i, ok := s.search(e.Device)
 	if !ok {
-		s.devices = slices.Insert(s.devices, i, newDevice(e.Device, s.domainOf(e.Device)))
+		s.devices = slices.Insert(s.devices, i, newDevice(e.Device, s.domainOf()))
 		s.devices[i].floors.strict = s.traits.Strict
 	}
 	d := s.devices[i]
@@ -112,9 +112,10 @@ func (s *Scheduler) add(e TaskAdded) {
 	seat := &seat{task: t, device: d}
 	d.seats[t.id] = seat
 	t.seats++
+	d.domain.seats++
 	s.join(seat)
 	d.touch(seat)
-	d.competitors()
+	s.competitors(d.domain)
 }
 
 func (s *Scheduler) leave(d *device, id TaskID) {
@@ -124,12 +125,13 @@ func (s *Scheduler) leave(d *device, id TaskID) {
 	}
 	seat.gone = true
 	delete(d.seats, id)
+	d.domain.seats--
 	s.part(seat)
 	if seat.task.seats--; seat.task.seats == 0 {
 		delete(s.tasks, id)
 		s.waits.drop(func(w Waiting) bool { return w.Task == id || w.For == id })
 	}
-	d.competitors()
+	s.competitors(d.domain)
 }
 
 func (s *Scheduler) setReady(id TaskID, name Device, ready bool) {
@@ -189,7 +191,7 @@ func (s *Scheduler) hint(t *task, h Hints) {
 			s.part(seat)
 			s.join(seat)
 			d.touch(seat)
-			d.competitors()
+			s.competitors(d.domain)
 		} else if seat.party != nil {
 			d.domain.change(seat.party)
 			s.touch(seat.party)
@@ -249,7 +251,8 @@ func (s *Scheduler) setPolicy(p Policy) {
 	}
 	s.domains = s.domains[:0]
 	for _, d := range s.devices {
-		d.domain = s.domainOf(d.name)
+		d.domain = s.domainOf()
+		d.domain.seats += len(d.seats)
 		d.floors.strict = s.traits.Strict
 	}
 	for _, d := range s.devices {
@@ -269,8 +272,8 @@ func (s *Scheduler) setPolicy(p Policy) {
 	}
 }
 
-// domainOf finds or makes the domain of a device.
-func (s *Scheduler) domainOf(name Device) *domain {
+// domainOf finds or makes the domain of a further device.
+func (s *Scheduler) domainOf() *domain {
 	if s.traits.Machine && len(s.domains) > 0 {
 		return s.domains[0]
 	}
