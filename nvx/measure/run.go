@@ -1,7 +1,6 @@
 package measure
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,8 +18,8 @@ import (
 )
 
 const (
-	// stepLimit is how long a worker may say nothing: then it hangs.
-	stepLimit = 30 * time.Second
+	// silence is how long a worker may say nothing: then it hangs.
+	silence = 30 * time.Second
 	// maxEvents bounds what a worker may say in all.
 	maxEvents = 64 << 20
 )
@@ -38,6 +37,15 @@ type Config struct {
 	Tool string
 	// Progress, if set, is called at the begin of each step.
 	Progress func(what string, done, total int)
+
+	silence time.Duration // 0: the usual one
+}
+
+func (c Config) patience() time.Duration {
+	if c.silence > 0 {
+		return c.silence
+	}
+	return silence
 }
 
 // ChildError says that a worker ended before it was through.
@@ -136,7 +144,7 @@ func (c *conversation) hold(ctx context.Context, role, uuid string) error {
 		return fmt.Errorf("measure: %w", err)
 	}
 	defer r.Close()
-	var stderr tail
+	var stderr opening
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.cfg.Program, append(append([]string{}, c.cfg.Args...), role, uuid)...)
@@ -151,11 +159,11 @@ func (c *conversation) hold(ctx context.Context, role, uuid string) error {
 	}
 	_ = w.Close() // the child has its own
 	var hung atomic.Bool
-	timer := time.AfterFunc(stepLimit, func() {
+	timer := time.AfterFunc(c.cfg.patience(), func() {
 		hung.Store(true)
 		cancel()
 	})
-	if !c.listen(r, func() { timer.Reset(stepLimit) }) {
+	if !c.listen(r, func() { timer.Reset(c.cfg.patience()) }) {
 		cancel()
 	}
 	err = cmd.Wait()
@@ -164,15 +172,15 @@ func (c *conversation) hold(ctx context.Context, role, uuid string) error {
 	case c.failed != "":
 		return errors.New(c.failed)
 	case hung.Load():
-		return &ChildError{c.step, fmt.Sprintf("said nothing for %v and was killed", stepLimit)}
+		return &ChildError{c.step, fmt.Sprintf("said nothing for %v and was killed", c.cfg.patience())}
 	case c.ended:
 		return nil
 	}
 	return &ChildError{c.step, how(err, stderr.String())}
 }
 
-// environment is the child's: preloaded, and out of every daemon's reach, so
-// that nobody but the worker stops it.
+// environment is the child's: preloaded, without an agent, and out of every
+// daemon's reach, so that nobody but the worker stops it.
 func (c *conversation) environment(quiet string) []string {
 	var env []string
 	for _, kv := range c.cfg.Env {
@@ -183,7 +191,7 @@ func (c *conversation) environment(quiet string) []string {
 		}
 		env = append(env, kv)
 	}
-	env = append(env, "XMSCHED_DIR="+quiet)
+	env = append(env, "XMSCHED_DIR="+quiet, "XMSCHED_LIB="+quiet)
 	if c.cfg.Preload != "" {
 		env = append(env, "LD_PRELOAD="+c.cfg.Preload)
 	}
@@ -240,32 +248,47 @@ func how(err error, stderr string) string {
 			text = fmt.Sprintf("ended with exit code %d", exit.ExitCode())
 		}
 	}
-	if stderr != "" {
-		text += " after saying " + fmt.Sprintf("%q", stderr)
+	if said := telling(stderr); said != "" {
+		text += " after saying " + fmt.Sprintf("%q", said)
 	}
 	return text
 }
 
-// tail keeps the last line or so of what is written to it.
-type tail struct {
+// telling is the line of what a program said that tells why it ended: how Go's
+// runtime begins when a library crashes, else the last one.
+func telling(stderr string) string {
+	last := ""
+	for line := range strings.Lines(stderr) {
+		line = strings.TrimSpace(line)
+		for _, crash := range []string{"SIG", "panic: ", "fatal error: "} {
+			if strings.HasPrefix(line, crash) {
+				return line
+			}
+		}
+		if line != "" && !strings.HasPrefix(line, "xmsched: ") { // it has no daemon, as it should be
+			last = line
+		}
+	}
+	return last
+}
+
+// opening keeps the first part of what is written to it.
+type opening struct {
 	mu   sync.Mutex // protects text
 	text []byte
 }
 
-const tailBytes = 200
+const openingBytes = 16 << 10
 
-func (t *tail) Write(b []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, b...)
-	if over := len(t.text) - tailBytes; over > 0 {
-		t.text = t.text[over:]
-	}
+func (o *opening) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, b[:min(len(b), openingBytes-len(o.text))]...)
 	return len(b), nil
 }
 
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(bytes.TrimSpace(t.text))
+func (o *opening) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
 }
