@@ -75,10 +75,18 @@ func (d *Device) serveClient(ctx context.Context, conn *net.UnixConn) {
 		}
 		var rep reply
 		fd := -1
+		cost := d.callTime(&req)
+		if cost > 0 { // the driver keeps everybody waiting meanwhile
+			d.driver.Lock()
+			d.take(cost)
+		}
 		if req.Op >= opRMAlloc && req.Op <= opRMLook {
 			rep = d.answerRM(c, &req)
 		} else {
 			rep, fd = d.answer(c, &req, fds)
+		}
+		if cost > 0 {
+			d.driver.Unlock()
 		}
 		c.space.reap()
 		for _, f := range fds {
@@ -126,6 +134,7 @@ func (d *Device) removeClient(c *client) {
 		d.removeContext(g)
 	}
 	d.rm.forget(c)
+	d.forgetMapped(c)
 	d.removeSpans(c, func(*span) bool { return true })
 	delete(d.clients, c)
 	d.lastLeft = time.Now()
@@ -227,7 +236,7 @@ func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 	case opAlloc:
 		return reply{Result: d.alloc(c, g, req)}, -1
 	case opFree:
-		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == deviceMemory || s.kind == managedMemory })
+		sp := c.space.remove(req.A, func(s *span) bool { return s.mapped == nil && (s.kind == deviceMemory || s.kind == managedMemory) })
 		if sp == nil {
 			return reply{Result: invalidValue}, -1
 		}
@@ -243,12 +252,14 @@ func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 	case opHostRegister:
 		return reply{Result: d.hostRegister(c, req, fds)}, -1
 	case opHostEnd:
-		sp := c.space.remove(req.A, func(s *span) bool { return s.kind == hostMemory || s.kind == foreignMemory })
+		sp := c.space.remove(req.A, func(s *span) bool { return s.mapped == nil && (s.kind == hostMemory || s.kind == foreignMemory) })
 		if sp == nil {
 			return reply{Result: invalidValue}, -1
 		}
 		c.hostBytes -= sp.size
 		return reply{}, -1
+	case opPhysCreate, opPhysRelease, opPhysExport, opPhysImport, opReserve, opUnreserve, opMap, opUnmap, opMapAccess:
+		return d.mapped(c, g, req, fds)
 	case opKernel:
 		name, _, _ := bytes.Cut(req.Text[:], []byte{0})
 		for i, k := range kernelTable {

@@ -83,6 +83,8 @@ type Device struct {
 	order    []*channel // live channels, in order of creation
 	contexts map[uint64]*gpuContext
 	rm       rmTable
+	physical map[uint64]*physical
+	lastPhys uint64
 	lastCtx  uint64
 	gates    []*channel // held by a word in memory
 	afters   []*channel // held by another channel's progress
@@ -177,6 +179,7 @@ func newDevice(cfg Config) (*Device, error) {
 		clients:  map[*client]struct{}{},
 		contexts: map[uint64]*gpuContext{},
 		rm:       rmTable{},
+		physical: map[uint64]*physical{},
 		lastLeft: time.Now(),
 	}, nil
 }

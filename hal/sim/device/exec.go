@@ -156,13 +156,13 @@ func (cmd *command) run() error {
 		}
 		return nil
 	case verbCopy:
-		return copyBytes(v.space, e.A, e.B, e.C, e.Flags&copyLoose != 0)
+		return copyBytes(v.by, e.A, e.B, e.C, e.Flags&copyLoose != 0)
 	case verbFill:
 		return v.close(fill(v, e))
 	case verbCopyRows:
-		return copyRows(v.space, e)
+		return copyRows(v.by, e)
 	case verbFillRows:
-		return fillRows(v.space, e)
+		return fillRows(v.by, e)
 	case verbWrite:
 		return v.close(write(v, e))
 	}
@@ -170,11 +170,11 @@ func (cmd *command) run() error {
 }
 
 // copyBytes copies in pieces, so that foreign memory needs little room here.
-func copyBytes(s *space, dst, src, n uint64, loose bool) error {
+func copyBytes(by *gpuContext, dst, src, n uint64, loose bool) error {
 	const piece = 1 << 20
 	for done := uint64(0); done < n; {
 		now := min(piece, n-done)
-		v := &view{space: s, loose: loose}
+		v := &view{space: by.owner.space, by: by, moves: true, loose: loose}
 		from, err := v.View(src+done, now, kernels.Read)
 		if err == nil {
 			var to []byte
@@ -242,8 +242,8 @@ func (d *Device) hold(cmd *command) {
 		return
 	}
 	v.spans = append(v.spans, sp)
-	if !v.may(sp) {
-		cmd.err = fmt.Errorf("stream wait: %w", errNotPeer)
+	if err := v.may(sp, kernels.Read); err != nil {
+		cmd.err = fmt.Errorf("stream wait: %w", err)
 		_ = v.close(nil)
 		ch.machine().Release(ch.id)
 		return

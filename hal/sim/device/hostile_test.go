@@ -117,7 +117,16 @@ func (c *rawClient) begin() {
 	if r.Result != success {
 		c.t.Fatalf("context: %d", r.Result)
 	}
-	c.ctx = r.A
+	c.adopt(r.A, fd)
+}
+
+// adopt works in a context from now on.
+func (c *rawClient) adopt(ctx uint64, fd int) {
+	c.t.Helper()
+	if c.mem != nil {
+		_ = unix.Munmap(c.mem)
+	}
+	c.ctx, c.put = ctx, 0
 	var err error
 	if c.mem, err = unix.Mmap(fd, 0, sharedBytes, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED); err != nil {
 		c.t.Fatal(err)

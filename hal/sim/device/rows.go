@@ -68,11 +68,11 @@ func extent(n, step, piece uint64) (uint64, bool) {
 }
 
 // copyRows copies row by row.
-func copyRows(s *space, e *entry) error {
+func copyRows(by *gpuContext, e *entry) error {
 	r := e.rows()
 	for z := range r.Depth {
 		for y := range r.Height {
-			if err := copyBytes(s, e.A+z*r.DstSlice+y*r.DstPitch, e.B+z*r.SrcSlice+y*r.SrcPitch, e.C, e.Flags&copyLoose != 0); err != nil {
+			if err := copyBytes(by, e.A+z*r.DstSlice+y*r.DstPitch, e.B+z*r.SrcSlice+y*r.SrcPitch, e.C, e.Flags&copyLoose != 0); err != nil {
 				return err
 			}
 		}
@@ -81,12 +81,12 @@ func copyRows(s *space, e *entry) error {
 }
 
 // fillRows fills row by row.
-func fillRows(s *space, e *entry) error {
+func fillRows(by *gpuContext, e *entry) error {
 	r := e.rows()
 	row := entry{Kind: e.Kind, B: e.B, C: e.C}
 	for z := range r.Depth {
 		for y := range r.Height {
-			v := &view{space: s}
+			v := &view{space: by.owner.space, by: by}
 			row.A = e.A + z*r.DstSlice + y*r.DstPitch
 			if err := v.close(fill(v, &row)); err != nil {
 				return err

@@ -11,30 +11,56 @@ import (
 // newMemfd makes sealed memory of n bytes: whoever holds a descriptor can map
 // it, nobody can shrink it under the others.
 func newMemfd(name string, n uint64) (int, []byte, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	fd, err := sealedMemfd(name, n)
 	if err != nil {
-		return -1, nil, fmt.Errorf("make memory: %w", err)
+		return -1, nil, err
 	}
-	data, err := sealAndMap(fd, n)
+	data, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
 	if err != nil {
 		_ = unix.Close(fd)
-		return -1, nil, err
+		return -1, nil, fmt.Errorf("map %d bytes: %w", n, err)
 	}
 	return fd, data, nil
 }
 
-func sealAndMap(fd int, n uint64) ([]byte, error) {
+// sealedMemfd is newMemfd that maps nothing.
+func sealedMemfd(name string, n uint64) (int, error) {
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
+	if err != nil {
+		return -1, fmt.Errorf("make memory: %w", err)
+	}
 	if err := unix.Ftruncate(fd, int64(n)); err != nil {
-		return nil, fmt.Errorf("size memory to %d bytes: %w", n, err)
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("size memory to %d bytes: %w", n, err)
 	}
 	if _, err := unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL); err != nil {
-		return nil, fmt.Errorf("seal memory: %w", err)
+		_ = unix.Close(fd)
+		return -1, fmt.Errorf("seal memory: %w", err)
 	}
-	data, err := unix.Mmap(fd, 0, int(n), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_NORESERVE)
+	return fd, nil
+}
+
+// reserveAddresses maps n bytes of this process's addresses to nothing.
+func reserveAddresses(n uint64) ([]byte, error) {
+	mem, err := unix.Mmap(-1, 0, int(n), unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	if err != nil {
-		return nil, fmt.Errorf("map %d bytes: %w", n, err)
+		return nil, fmt.Errorf("reserve %d bytes: %w", n, err)
 	}
-	return data, nil
+	return mem, nil
+}
+
+// mapInto maps a descriptor's bytes over reserved addresses; fd -1 maps them to
+// nothing again.
+func mapInto(mem []byte, fd int, offset uint64) error {
+	prot, flags := unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED
+	if fd < 0 {
+		prot, flags = unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS
+	}
+	_, err := unix.MmapPtr(fd, int64(offset), unsafe.Pointer(unsafe.SliceData(mem)), uintptr(len(mem)), prot, flags|unix.MAP_FIXED|unix.MAP_NORESERVE)
+	if err != nil {
+		return fmt.Errorf("map %d bytes: %w", len(mem), err)
+	}
+	return nil
 }
 
 // word32 and word64 are atomics in shared memory. Precondition: offset is

@@ -3,6 +3,7 @@ package device
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sort"
 	"sync"
 
@@ -40,6 +41,7 @@ type span struct {
 	data       []byte
 	blocks     []int8 // of managed memory: where each is at home, or onHost; protected by Device.mu
 	access     uint64 // of device memory: other devices that may, a bit each; protected by space.mu
+	mapped     *mapping
 	uses       int
 	gone       bool
 }
@@ -52,6 +54,10 @@ type space struct {
 	spans []*span
 	dead  []*span // taken out and unused
 	peers map[peering]struct{}
+	rooms []*room // reserved addresses
+	left  []*span // of rooms: taken out, and still used
+	fds   []int   // of physical memory that is gone: reap closes them
+	empty []*room // reap unmaps them
 }
 
 // peering is one context's right to what another has on its device.
@@ -119,7 +125,12 @@ func (s *space) removeAll(want func(*span) bool) (gone []*span) {
 // drop marks a span for reap, or for the end of its last use.
 func (s *space) drop(sp *span) {
 	sp.gone = true
-	if sp.uses == 0 {
+	switch {
+	case sp.uses == 0 && sp.mapped != nil:
+		s.vacate(sp)
+	case sp.mapped != nil:
+		s.left = append(s.left, sp)
+	case sp.uses == 0:
 		s.dead = append(s.dead, sp)
 	}
 }
@@ -128,11 +139,17 @@ func (s *space) drop(sp *span) {
 // it with Device.mu held.
 func (s *space) reap() {
 	s.mu.Lock()
-	dead := s.dead
-	s.dead = nil
+	dead, fds, empty := s.dead, s.fds, s.empty
+	s.dead, s.fds, s.empty = nil, nil, nil
 	s.mu.Unlock()
 	for _, sp := range dead {
 		sp.unmap()
+	}
+	for _, fd := range fds {
+		_ = unix.Close(fd)
+	}
+	for _, r := range empty {
+		_ = unix.Munmap(r.mem)
 	}
 }
 
@@ -155,11 +172,55 @@ func (s *space) acquire(addr, n uint64) (*span, error) {
 	return s.spans[i], nil
 }
 
-func (s *space) release(sp *span) {
+// acquireAll finds and keeps the spans that hold all of [addr, addr+n): one, or
+// several that are mapped side by side in one room. The bytes are nil for foreign
+// memory.
+func (s *space) acquireAll(addr, n uint64) ([]*span, []byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sp.uses--; sp.uses == 0 && sp.gone {
+	i := sort.Search(len(s.spans), func(i int) bool { return s.spans[i].base+s.spans[i].size > addr })
+	unmapped := func() error { return fmt.Errorf("%d bytes at %#x: %w", n, addr, errUnmapped) }
+	if i == len(s.spans) || s.spans[i].base > addr {
+		return nil, nil, unmapped()
+	}
+	j, end := i, s.spans[i].base+s.spans[i].size
+	for ; n > end-addr; j++ {
+		if j+1 == len(s.spans) || s.spans[j+1].base != end || s.spans[j].mapped == nil ||
+			s.spans[j+1].mapped == nil || s.spans[j].mapped.room != s.spans[j+1].mapped.room {
+			return nil, nil, unmapped()
+		}
+		end += s.spans[j+1].size
+	}
+	all := append([]*span(nil), s.spans[i:j+1]...)
+	for _, sp := range all {
+		sp.uses++
+	}
+	switch first := all[0]; {
+	case first.mapped != nil:
+		r := first.mapped.room
+		return all, r.mem[addr-r.base:][:n:n], nil
+	case first.data != nil:
+		return all, first.data[addr-first.base:][:n:n], nil
+	}
+	return all, nil, nil
+}
+
+func (s *space) release(sp *span) {
+	var empty []*room
+	s.mu.Lock()
+	sp.uses--
+	switch {
+	case sp.uses > 0 || !sp.gone:
+	case sp.mapped != nil:
+		s.left = slices.DeleteFunc(s.left, func(o *span) bool { return o == sp })
+		s.vacate(sp)
+		empty, s.empty = s.empty, nil // the client may be gone, and nobody reaps
+	default:
 		sp.unmap()
+	}
+	s.mu.Unlock()
+	for _, r := range empty {
+		_ = unix.Munmap(r.mem)
 	}
 }
 
@@ -213,7 +274,7 @@ func (s *space) share(base, devices uint64) result {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, sp := range s.spans {
-		if sp.base == base && sp.kind == deviceMemory {
+		if sp.base == base && sp.kind == deviceMemory && sp.mapped == nil {
 			sp.access = devices
 			return success
 		}
@@ -235,7 +296,8 @@ func (s *space) forgetPeers(ctx uint64) {
 // closed, and then writes foreign memory back. It implements kernels.Memory.
 type view struct {
 	space *space
-	by    *gpuContext // whose rights count; nil: nobody's, as for a copy
+	by    *gpuContext // whose rights count
+	moves bool        // it is a copy, which needs no right to what another device has allocated
 	loose bool        // any memory of the client's process will do
 	spans []*span
 	back  []foreign
@@ -248,18 +310,18 @@ type foreign struct {
 
 // View implements kernels.Memory.
 func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
-	sp, err := v.space.acquire(addr, n)
+	spans, data, err := v.space.acquireAll(addr, n)
 	if err != nil && !v.loose {
 		return nil, err
 	}
-	if err == nil {
-		v.spans = append(v.spans, sp)
-		if !v.may(sp) {
-			return nil, fmt.Errorf("%d bytes at %#x: %w", n, addr, errNotPeer)
+	v.spans = append(v.spans, spans...)
+	for _, sp := range spans {
+		if err := v.may(sp, a); err != nil {
+			return nil, fmt.Errorf("%d bytes at %#x: %w", n, addr, err)
 		}
-		if sp.data != nil {
-			return sp.data[addr-sp.base:][:n:n], nil
-		}
+	}
+	if data != nil {
+		return data, nil
 	}
 	if n > foreignLimit {
 		return nil, fmt.Errorf("%d bytes at %#x of memory that is not shared: at most %d", n, addr, foreignLimit)
@@ -276,15 +338,20 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 	return buf, nil
 }
 
-// may tells whether the view's context has access to a span.
-func (v *view) may(sp *span) bool {
-	if v.by == nil || sp.kind != deviceMemory || sp.gpu == v.by.gpu {
-		return true
+// may tells whether the view's context has access to a span, in an error.
+func (v *view) may(sp *span, a kernels.Access) error {
+	if sp.mapped != nil {
+		return v.mayMapped(sp, a)
+	}
+	if v.moves || sp.kind != deviceMemory || sp.gpu == v.by.gpu {
+		return nil
 	}
 	v.space.mu.Lock()
 	defer v.space.mu.Unlock()
-	_, ok := v.space.peers[peering{v.by.id, sp.ctx}]
-	return ok || sp.access>>v.by.gpu.index&1 != 0
+	if _, ok := v.space.peers[peering{v.by.id, sp.ctx}]; ok || sp.access>>v.by.gpu.index&1 != 0 {
+		return nil
+	}
+	return errNotPeer
 }
 
 // close ends the view; err is the body's, which wins.

@@ -61,6 +61,19 @@ const (
 	opRMLook
 )
 
+// Of memory that is mapped by hand.
+const (
+	opPhysCreate op = iota + 48
+	opPhysRelease
+	opPhysExport
+	opPhysImport
+	opReserve
+	opUnreserve
+	opMap
+	opUnmap
+	opMapAccess
+)
+
 // request and reply are the control messages.
 type request struct {
 	Op         op

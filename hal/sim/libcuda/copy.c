@@ -27,7 +27,9 @@ static bool resolve(const struct sim_transfer *t, struct sim_end *e, bool must)
         e->kind = r.kind;
         e->sync = r.sync;
     }
-    return e->known || (!must && !sim_range_overlaps(e->base, n));
+    if (e->known && r.kind == SIM_RANGE_MAPPED && !r.readable)
+        return false; /* nobody was given access */
+    return e->known || (!must && !sim_range_overlaps(e->base, n) && !sim_reserved(e->base, n));
 }
 
 int sim_transfer_bytes(struct sim_transfer *t, uint64_t dst, uint64_t src, size_t n, enum sim_direction way)

@@ -109,6 +109,20 @@ typedef struct {
     unsigned flags;
 } CUDA_MEMCPY3D_BATCH_OP;
 
+typedef struct {
+    int type, requestedHandleTypes;
+    CUmemLocation location;
+    void *win32HandleMetaData;
+    struct {
+        unsigned char compressionType, gpuDirectRDMACapable;
+        unsigned short usage;
+        unsigned char reserved[4];
+    } allocFlags;
+} CUmemAllocationProp;
+
+typedef cuuint64_t CUmemGenericAllocationHandle;
+
+_Static_assert(sizeof(CUmemAllocationProp) == 32, "memory without an address");
 _Static_assert(sizeof(CUDA_MEMCPY2D) == 128 && sizeof(CUDA_MEMCPY3D) == 200, "descriptions of copies");
 _Static_assert(sizeof(CUmemAccessDesc) == 12 && sizeof(CUmemPoolProps) == 88, "pools");
 _Static_assert(sizeof(CUmemcpyAttributes) == 24 && sizeof(CUmemcpy3DOperand) == 40, "batches");

@@ -162,8 +162,6 @@ static int simulated_attribute(int attribute, int recorded)
 {
     switch (attribute) {
     case 96:  /* COOPERATIVE_MULTI_DEVICE_LAUNCH */
-    case 102: /* VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED */
-    case 103: /* HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED */
     case 107: /* GENERIC_COMPRESSION_SUPPORTED */
     case 110: /* GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED */
     case 112: /* SPARSE_CUDA_ARRAY_SUPPORTED */
@@ -177,10 +175,8 @@ static int simulated_attribute(int attribute, int recorded)
     case 127: /* TENSOR_MAP_ACCESS_SUPPORTED */
     case 128: /* HANDLE_TYPE_FABRIC_SUPPORTED */
     case 129: /* UNIFIED_FUNCTION_POINTERS */
-    case 141: /* HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
     case 142: /* HOST_NUMA_MEMORY_POOLS_SUPPORTED */
     case 144: /* HOST_MEMORY_POOLS_SUPPORTED */
-    case 145: /* HOST_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED */
         return 0;
     }
     return recorded;

@@ -95,7 +95,10 @@ int sim_range_release(const struct sim_range *r)
     return rc;
 }
 
-static bool freed_by_cuMemFree(enum sim_kind kind) { return sim_on_device(kind) || kind == SIM_RANGE_MANAGED; }
+static bool freed_by_cuMemFree(enum sim_kind kind)
+{
+    return kind == SIM_RANGE_DEVICE || kind == SIM_RANGE_POOL || kind == SIM_RANGE_MANAGED;
+}
 
 /* Takes a range of the wanted kind (DEVICE: one that cuMemFree frees) out and waits until the device cannot be using
  * it any more: like the driver, for everything in its context. */
@@ -350,7 +353,7 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned
     int rc = sim_current(&c);
     if (rc)
         return rc;
-    if (!out || flags || !sim_range_find((uintptr_t)p, 1, &r) || freed_by_cuMemFree(r.kind))
+    if (!out || flags || !sim_range_find((uintptr_t)p, 1, &r) || sim_on_device(r.kind) || r.kind == SIM_RANGE_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     *out = (uintptr_t)p;
     return CUDA_SUCCESS;

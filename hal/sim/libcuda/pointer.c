@@ -32,20 +32,30 @@ struct attribute {
     bool absent;
 };
 
-static CUdevice device_of(const struct sim_range *r) { return r->kind == SIM_RANGE_POOL ? r->pool->device : r->ctx->device; }
+/* The one that an address belongs to; memory of the host that is mapped by hand belongs
+ * to the first that has access. */
+static CUdevice device_of(const struct sim_range *r)
+{
+    if (r->kind == SIM_RANGE_POOL)
+        return r->pool->device;
+    if (r->kind != SIM_RANGE_MAPPED)
+        return r->ctx->device;
+    return r->home >= 0 ? r->home : r->readable ? __builtin_ctz(r->readable) : 0;
+}
 
 /* The attribute of p, which lies in r; NULL: in nobody's memory. */
 static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r, struct attribute *a)
 {
+    const bool by_hand = r && r->kind == SIM_RANGE_MAPPED, on_host = by_hand && r->home < 0;
     const bool host = r && (r->kind == SIM_RANGE_HOST || r->kind == SIM_RANGE_REGISTERED);
     const bool managed = r && r->kind == SIM_RANGE_MANAGED;
 
     switch (attribute) {
     case 1: /* CONTEXT */
-        *a = (struct attribute){r && r->kind != SIM_RANGE_POOL ? (uintptr_t)r->ctx : 0, sizeof(CUcontext), !r};
+        *a = (struct attribute){r && r->kind != SIM_RANGE_POOL && !by_hand ? (uintptr_t)r->ctx : 0, sizeof(CUcontext), !r};
         return CUDA_SUCCESS;
     case 2: /* MEMORY_TYPE: 1 host, 2 device */
-        *a = (struct attribute){!r ? 0 : host ? 1 : 2, sizeof(unsigned), !r};
+        *a = (struct attribute){!r ? 0 : host || on_host ? 1 : 2, sizeof(unsigned), !r};
         return CUDA_SUCCESS;
     case 3: /* DEVICE_POINTER */
         *a = (struct attribute){r ? p : 0, sizeof p, !r};
@@ -80,7 +90,7 @@ static int attribute_of(int attribute, CUdeviceptr p, const struct sim_range *r,
         *a = (struct attribute){r != NULL, sizeof(bool), !r};
         return CUDA_SUCCESS;
     case 14: /* ALLOWED_HANDLE_TYPES */
-        *a = (struct attribute){0, sizeof(uint64_t), !r};
+        *a = (struct attribute){by_hand ? r->handle_types : 0, sizeof(uint64_t), !r};
         return CUDA_SUCCESS;
     case 16: /* ACCESS_FLAGS: read and write */
         *a = (struct attribute){r ? 3 : 0, sizeof(int), !r};

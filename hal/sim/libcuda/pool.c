@@ -171,7 +171,7 @@ static int free_later(CUdeviceptr p, CUstream h, bool ptds)
         return CUDA_SUCCESS;
     if (!sim_range_find(p, 1, &r) || r.base != p)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!sim_on_device(r.kind))
+    if (r.kind != SIM_RANGE_DEVICE && r.kind != SIM_RANGE_POOL)
         return r.kind == SIM_RANGE_MANAGED ? CUDA_ERROR_NOT_SUPPORTED : CUDA_ERROR_INVALID_VALUE;
     if (sim_capturing(s))
         return CUDA_ERROR_INVALID_VALUE; /* a graph frees what a graph allocated */

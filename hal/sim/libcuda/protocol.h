@@ -52,7 +52,24 @@ enum sim_op {
     SIM_RM_SLICE,       /* a client, b group, c us. Takes its time */
     SIM_RM_GET_SLICE,   /* a client, b group -> a us */
     SIM_RM_HOLD,        /* a client, b subdevice, c 1 off or 0 on, d channels; text: of each its client and handle. Takes its time */
-    SIM_RM_LOOK         /* a client, b handle -> a class, uuid of its device */
+    SIM_RM_LOOK,        /* a client, b handle -> a class, uuid of its device */
+
+    /* Of memory that is mapped by hand. */
+    SIM_PHYS_CREATE = 48, /* a bytes, of device or, if c, of the host; text: struct sim_phys -> a id. Of the host: takes its time */
+    SIM_PHYS_RELEASE,   /* a id: one handle less */
+    SIM_PHYS_EXPORT,    /* a id; fd: the memory */
+    SIM_PHYS_IMPORT,    /* a id of what is mapped, or fd sent along -> a id, b bytes, text: struct sim_phys: one handle more */
+    SIM_RESERVE,        /* a address, b bytes */
+    SIM_UNRESERVE,      /* a address, where nothing is mapped */
+    SIM_MAP,            /* a address, b bytes, c offset, d id. Of the host: takes its time */
+    SIM_UNMAP,          /* a address, b bytes: whole mappings, one or more */
+    SIM_MAP_ACCESS      /* a address, b bytes: whole mappings; text: numbers of devices, a bit each, of which c may read, d write */
+};
+
+/* What is to be known of physical memory where it is imported. */
+struct sim_phys {
+    int32_t place, id; /* CUmemLocation; a device's number */
+    uint32_t handle_types, pad;
 };
 
 /* What an object of the resource manager is for, where its parent does not say so. */

@@ -1,5 +1,6 @@
 /* The addresses that the driver knows: memory of the device and of its pools,
- * managed memory, pinned and registered host memory. In order, none overlapping. */
+ * managed memory, pinned and registered host memory, what is mapped by hand. In order,
+ * none overlapping. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -66,14 +67,27 @@ bool sim_range_add(const struct sim_range *r)
 
 bool sim_range_find(uint64_t address, uint64_t n, struct sim_range *out)
 {
-    bool ok = false;
-
     pthread_rwlock_rdlock(&range_lock);
     size_t i = behind(address);
-    if (i < count && ranges[i].base <= address && n <= ranges[i].base + ranges[i].size - address) {
+    bool ok = i < count && ranges[i].base <= address;
+    if (ok)
         *out = ranges[i];
-        ok = true;
-    }
+    for (uint64_t end; ok && n > (end = ranges[i].base + ranges[i].size) - address; i++) /* mappings side by side are as one */
+        ok = ranges[i].kind == SIM_RANGE_MAPPED && i + 1 < count && ranges[i + 1].kind == SIM_RANGE_MAPPED && ranges[i + 1].base == end;
+    pthread_rwlock_unlock(&range_lock);
+    return ok;
+}
+
+bool sim_range_pieces(uint64_t address, uint64_t n, void (*one)(struct sim_range *, void *), void *with)
+{
+    pthread_rwlock_wrlock(&range_lock);
+    size_t first = behind(address), i = first;
+    uint64_t at = address;
+    while (i < count && ranges[i].kind == SIM_RANGE_MAPPED && ranges[i].base == at && at - address < n)
+        at += ranges[i++].size;
+    bool ok = n && at - address == n;
+    for (size_t k = first; ok && k < i; k++)
+        one(&ranges[k], with);
     pthread_rwlock_unlock(&range_lock);
     return ok;
 }

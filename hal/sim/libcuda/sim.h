@@ -156,10 +156,11 @@ struct sim_ctx {
     unsigned capturing;        /* blocking streams that capture; under graph.h's lock, read without */
 };
 
-enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED, SIM_RANGE_MANAGED, SIM_RANGE_POOL };
+enum sim_kind { SIM_RANGE_DEVICE, SIM_RANGE_HOST, SIM_RANGE_REGISTERED, SIM_RANGE_MANAGED, SIM_RANGE_POOL, SIM_RANGE_MAPPED };
 
-/* Whether memory of this kind is the device's alone: nobody here can touch it. */
-static inline bool sim_on_device(enum sim_kind kind) { return kind == SIM_RANGE_DEVICE || kind == SIM_RANGE_POOL; }
+/* Whether memory of this kind is the device's, as far as calls are concerned; memory of
+ * the host that is mapped by hand is like the device's to all of them. */
+static inline bool sim_on_device(enum sim_kind kind) { return kind == SIM_RANGE_DEVICE || kind == SIM_RANGE_POOL || kind == SIM_RANGE_MAPPED; }
 
 struct sim_range {
     uint64_t base, size;
@@ -170,6 +171,13 @@ struct sim_range {
     struct sim_ctx *ctx;
     struct sim_pool *pool; /* where memory of a pool comes from */
     bool sync;             /* SYNC_MEMOPS is set */
+    /* Of what is mapped by hand: which memory, from which byte of it; where that is, a
+     * device's ordinal or -1 for the host; how it can be shared; who may use it here. */
+    uint64_t phys, offset;
+    CUdevice home;
+    unsigned handle_types;
+    uint32_t readable, writable; /* devices by ordinal, a bit each */
+    int host_access;
 };
 
 /* ---- slab.c: handles are pointers into these; a wrong one is seen as such ---- */
@@ -300,10 +308,16 @@ bool sim_range_add(const struct sim_range *r);
 bool sim_range_find(uint64_t address, uint64_t n, struct sim_range *out); /* the one that holds all of it */
 bool sim_range_take(uint64_t base, struct sim_range *out);              /* removes the one that begins there */
 bool sim_range_overlaps(uint64_t address, uint64_t n);
+/* The mappings by hand that make up [address, address + n) exactly: calls one with each
+ * of them, which may change it; false, and no call, when there are no such. */
+bool sim_range_pieces(uint64_t address, uint64_t n, void (*one)(struct sim_range *, void *), void *with);
 bool sim_range_take_ctx(uint64_t ctx_id, struct sim_range *out); /* removes one of the ranges that end with a context */
 
 /* Sets an attribute that its range keeps; false: no range holds the address. */
 bool sim_range_set_sync(uint64_t address, bool on);
+
+/* ---- vmm.c ---- */
+bool sim_reserved(uint64_t address, uint64_t n); /* some of it lies in reserved addresses */
 
 /* ---- pool.c ---- */
 void sim_pools_settle(void); /* what a synchronisation lets go: call it behind one */

@@ -99,3 +99,14 @@ func (m *Machine) setEnabled(id ContextID, e Engine, which uint64, on bool) erro
 	m.dispatch()
 	return nil
 }
+
+// PinTime is how long the driver is busy with making n bytes of host memory, MapTime
+// with mapping them.
+func (m *Machine) PinTime(n uint64) time.Duration { return perMiB(m.cfg.Pin, n) }
+
+// MapTime is PinTime of a mapping.
+func (m *Machine) MapTime(n uint64) time.Duration { return perMiB(m.cfg.MapHost, n) }
+
+func perMiB(d time.Duration, n uint64) time.Duration {
+	return d * time.Duration(min(n>>20, uint64(time.Hour/d)))
+}

@@ -95,6 +95,35 @@ int cuMemAdvise(dptr, size_t, int, int);
 int cuMemRangeGetAttribute(void *, size_t, int, dptr, size_t);
 int cuPointerGetAttribute(void *, int, dptr);
 
+/* Memory that is mapped by hand. */
+struct location {
+    int type, id; /* 1 a device, 2 the host, 3 a node of the host's */
+};
+struct mem_prop {
+    int type, handle_types;
+    struct location location;
+    void *win32;
+    uint64_t flags;
+};
+struct mem_access {
+    struct location location;
+    int flags; /* 0 none, 1 read, 3 read and write */
+};
+int cuMemGetAllocationGranularity(size_t *, const struct mem_prop *, int);
+int cuMemAddressReserve(dptr *, size_t, size_t, dptr, unsigned long long);
+int cuMemAddressFree(dptr, size_t);
+int cuMemCreate(uint64_t *, size_t, const struct mem_prop *, unsigned long long);
+int cuMemRelease(uint64_t);
+int cuMemMap(dptr, size_t, size_t, uint64_t, unsigned long long);
+int cuMemUnmap(dptr, size_t);
+int cuMemSetAccess(dptr, size_t, const struct mem_access *, size_t);
+int cuMemGetAccess(unsigned long long *, const struct location *, dptr);
+int cuMemRetainAllocationHandle(uint64_t *, void *);
+int cuMemGetAllocationPropertiesFromHandle(struct mem_prop *, uint64_t);
+int cuMemExportToShareableHandle(void *, uint64_t, int, unsigned long long);
+int cuMemImportFromShareableHandle(uint64_t *, void *, int);
+int cuMemGetAddressRange_v2(dptr *, size_t *, dptr);
+
 #define CHECK(call)                                                              \
     do {                                                                         \
         int rc_ = (call);                                                        \
