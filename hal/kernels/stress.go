@@ -60,19 +60,23 @@ func AtomicsResult(threads uint64, n, rounds uint32) []uint32 {
 	if n == 0 {
 		return out
 	}
-	each := uint32(threads / uint64(n) * uint64(rounds))
-	for i := range out {
-		out[i] = each
+	left, whole, part := uint32(threads%uint64(n)), rounds/n, rounds%n
+	each := uint32(threads/uint64(n)*uint64(rounds)) + left*whole
+	// The threads that are left over begin one word further on each, and reach `part`
+	// words: what a word gets is what its neighbour got, and one who begins here, less
+	// one who ended there. Round the ring, twice, so that the beginning has its due.
+	var running uint32
+	for i := range 2 * n {
+		if i < left {
+			running++
+		}
+		if i >= part && i-part < left {
+			running--
+		}
+		out[i%n] += running
 	}
-	// What is left over begins at word 0 in round 0, and one further in each round.
-	for left := uint32(threads % uint64(n)); left > 0; left-- {
-		whole, part := rounds/n, rounds%n
-		for i := range out {
-			out[i] += whole
-		}
-		for r := range part {
-			out[(left-1+r)%n]++
-		}
+	for i := range out {
+		out[i] += each
 	}
 	return out
 }
