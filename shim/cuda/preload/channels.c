@@ -29,7 +29,8 @@ struct carried {
 	uint32_t want;
 	uint32_t hold, slice; /* as the board wants them, or nothing */
 	uint32_t holds;       /* suspensions carried out on this board */
-	bool looked;          /* for level 3 */
+	uint32_t why;         /* XM_LEVEL_WHY_*, as last found; NONE too before that */
+	uint64_t judged;      /* what had changed by then; 0: nothing was found yet */
 	enum xm_hold_rest rest;
 };
 
@@ -171,12 +172,14 @@ static bool traced(void)
 	return at && atoi(at + sizeof "TracerPid:" - 1) != 0;
 }
 
-/* How far this process can go on the device, as soon as a context of it has the board. */
-static void judge(struct xm_dev *dev, struct carried *c, const struct view *v)
+/* How far this process can go on the device, as soon as a context of it has the
+ * board; anew when objects came or went, or `again`. */
+static void judge(struct xm_dev *dev, struct carried *c, const struct view *v, bool again)
 {
+	struct xm_hold_now now = xm_hold_look(v->uuid);
 	uint32_t why;
 
-	if (!v->reached)
+	if (!v->reached || (c->judged == now.changes + 1 && !again))
 		return;
 	if (v->shared)
 		why = XM_LEVEL_WHY_MPS;
@@ -184,11 +187,10 @@ static void judge(struct xm_dev *dev, struct carried *c, const struct view *v)
 		why = XM_LEVEL_WHY_DEBUGGER;
 	else
 		why = xm_hold_why(v->uuid);
-	if (why == XM_LEVEL_WHY_RM_LAYOUT && c->looked && !xm_hold_look(v->uuid).channels)
+	if (!now.channels && c->judged)
 		return; /* its contexts have gone; the next one will tell */
-	c->looked = true;
-	if (why != XM_LEVEL_WHY_NONE)
-		atomic_store(&curious, true);
+	c->judged = now.changes + 1;
+	c->why = why;
 	pthread_mutex_lock(&xm_lock);
 	if (dev->level3 != (why == XM_LEVEL_WHY_NONE) || dev->level3_why != why) {
 		dev->level3 = why == XM_LEVEL_WHY_NONE;
@@ -221,7 +223,8 @@ static uint64_t look_again(struct xm_dev *dev, struct carried *c)
 		c->hold = XM_HOLD_NONE;
 		r.status = refused;
 		tell(dev, c, &r, false);
-		return 0; /* judge it anew */
+		c->judged = 0;
+		return 0;
 	}
 	return c->rest == XM_HOLD_REST_SOON ? SOON_NS : c->rest == XM_HOLD_REST_LATER ? LATER_NS : HEART_NS;
 }
@@ -237,7 +240,7 @@ struct round {
 static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 {
 	struct view v = view_of(dev);
-	struct result done;
+	struct result done = {.status = 0};
 	uint64_t sleep;
 
 	if (!v.section) {
@@ -247,9 +250,8 @@ static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 		if (c->generation != v.generation) { /* a new board wants nothing to begin with */
 			c->generation = v.generation;
 			c->want = c->holds = 0;
-			c->looked = false;
+			c->judged = 0;
 		}
-		judge(dev, c, &v);
 		r->watches[r->n++] = (struct xm_watch){.word = (const _Atomic uint32_t *)&v.section->daemon.want, .seen = v.want};
 		if (v.dead) {
 			give_up(dev, c, true);
@@ -257,9 +259,10 @@ static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 			c->want = v.want;
 			done = carry_out(c, dev->uuid, v.hold, v.slice);
 			tell(dev, c, &done, true);
-			if (done.status)
-				judge(dev, c, &v);
 		}
+		judge(dev, c, &v, done.status != 0);
+		if (c->why != XM_LEVEL_WHY_NONE)
+			atomic_store(&curious, true);
 		if (v.dead && v.want != c->want && r->sleep > HEART_NS)
 			r->sleep = HEART_NS;
 	}

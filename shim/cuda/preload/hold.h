@@ -2,19 +2,13 @@
  * Level 3: stopping what runs, at any instruction, by switching this process's
  * own channels off, and the time slice of its compute groups.
  *
- * Two locks. The hold lock stands over everything that is done to channels, the
- * driver's calls included, and over the freeing of objects that are kept here: so
- * no control ever names an object that has just gone. The table's lock is short
- * and no call is made under it; who makes a channel takes it after the driver
- * returned, and sees there whether its GPU is held: then the channel is switched
- * off before the program gets it. The order is hold, then table; admission's
- * locks are taken under neither.
- *
  * What is wished of a GPU stands in its record (objects.h) and is stored before
  * anything is done; each channel remembers whether it is off. Carrying out is
  * one loop: find channels that differ from the wish, at most 64 of one engine,
  * switch them, look again until none is left. A second suspension, or resuming what
- * is not suspended, finds none.
+ * is not suspended, finds none. Who makes a channel looks at the wish after the
+ * driver returned: if its GPU is held it is switched off before the program gets
+ * it. The locks are owned.h's.
  *
  * No function here takes admission's locks or calls the driver library: a thread
  * that hangs in the driver for its suspended work holds none of these locks.
@@ -55,6 +49,7 @@ struct xm_hold_now {
 	uint32_t compute_groups, groups, channels;
 	uint32_t compute_channels;
 	bool subdevice; /* one was found to which controls can go */
+	uint64_t changes; /* another number when objects came or went, of whatever GPU */
 };
 XM_INTERNAL struct xm_hold_now xm_hold_look(const uint8_t uuid[16]);
 

@@ -1,8 +1,12 @@
 #define _GNU_SOURCE
 #include "control.c"
 #include "hold.c"
+#include "judge.c"
 #include "ioctl.c"
+#include "learn.c"
 #include "objects.c"
+#include "owned.c"
+#include "slice.c"
 #include "sys.c"
 
 #include "testdata/fake_kernel.h"
@@ -101,12 +105,12 @@ static void schedule(uint32_t client, uint32_t group)
 
 static void anew(void)
 {
-	memset(&table, 0, sizeof table);
+	memset(&xm_owned, 0, sizeof xm_owned);
 	memset(&calls, 0, sizeof calls);
 	thing_count = 0;
 	left = false;
 	held_gpus = 0;
-	missed = false;
+	xm_owned_missed = false;
 	refuse_at = refuse_more = 0;
 	mute_uuids = false;
 	gone_fd = -1;
@@ -276,8 +280,11 @@ static void *make_another(void *unused)
 static void begin_race(void)
 {
 	CHECK(pthread_create(&race_thread, NULL, make_another, NULL) == 0);
-	while (!xm_hold_knows(race_base.client, race_base.client) || table.count[XM_RM_GROUP] < 5)
-		sched_yield();
+	for (bool came = false; !came; sched_yield()) {
+		xm_owned_lock();
+		came = xm_owned.count[XM_RM_GROUP] == 5;
+		xm_owned_unlock();
+	}
 }
 
 /* A context is made while the suspension's call is under way. */
@@ -505,9 +512,9 @@ static void leaving(void)
 	EQUAL(xm_hold_set(gpu0, XM_HOLD_NONE, NULL), 0);
 	make_context(b);
 	are_off(0, 0, 0);
-	pthread_mutex_lock(&hold_lock); /* below on this thread */
+	pthread_mutex_lock(&xm_hold_lock); /* below on this thread */
 	CHECK(!xm_hold_leave());
-	pthread_mutex_unlock(&hold_lock);
+	pthread_mutex_unlock(&xm_hold_lock);
 }
 
 /* The descriptor was closed, and is another file now: nothing goes there any more. */
@@ -521,7 +528,7 @@ static void descriptor_closed(void)
 	EQUAL(xm_hold_set(gpu0, XM_HOLD_NONE, NULL), 0);
 	EQUAL(calls.raws, 0);
 	EQUAL(xm_hold_look(gpu0).channels, 0);
-	EQUAL(table.count[XM_RM_CLIENT], 0);
+	EQUAL(xm_owned.count[XM_RM_CLIENT], 0);
 }
 
 /* --- why not ---------------------------------------------------------------------------- */

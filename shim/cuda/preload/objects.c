@@ -229,6 +229,8 @@ static struct xm_gpu *gpu_of_device(struct xm_rm_table *t, struct xm_rm_object *
 {
 	struct xm_gpu *other = NULL;
 
+	if (device->gpu)
+		return device->gpu;
 	for (struct xm_rm_object *o = device->down; o; o = o->next)
 		if (o->kind == XM_RM_SUBDEVICE && o->gpu)
 			return o->gpu;

@@ -58,7 +58,7 @@ struct xm_rm_object {
 	uint8_t hint[16];            /* groups: UUID of the device whose context was being made */
 	bool hinted;
 	bool mute;                   /* subdevices: will not tell its UUID */
-	struct xm_gpu *gpu;          /* subdevices: NULL until asked */
+	struct xm_gpu *gpu;          /* subdevices, and their devices: NULL until asked */
 	uint32_t usual, slice;       /* groups: us before the first change, us now; 0: untouched */
 	bool off;                    /* channels: switched off by us; the same for all names */
 	uint32_t failed;             /* channels: refusals to be switched in a row */

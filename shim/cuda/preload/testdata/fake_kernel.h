@@ -58,6 +58,7 @@ static struct {
 static uint32_t refuse_command, refuse_status;
 static unsigned refuse_at, refuse_more;
 static bool mute_uuids;
+static bool answer_all, fault_all;   /* every request succeeds / faults, whatever it is */
 static int gone_fd = -1;             /* closed by the program */
 static void (*during)(void);         /* runs inside the next call that switches channels */
 
@@ -235,9 +236,15 @@ static int kernel(int fd, unsigned long request, void *arg)
 	struct NVOS55_PARAMETERS *dup = arg;
 	struct nv_ioctl_xfer_t *wrapper = arg;
 
+	if (answer_all)
+		return 0;
+	if (fault_all) {
+		errno = EFAULT;
+		return -1;
+	}
 	switch (request) {
 	case XM_RM_ALLOC64:
-		p->status = kernel_alloc(fd, p, sizeof *p);
+		p->status = refuses(NV_ESC_RM_ALLOC) ? refuse_status : kernel_alloc(fd, p, sizeof *p);
 		return 0;
 	case XM_RM_ALLOC21:
 		memcpy(&like, old, offsetof(struct NVOS64_PARAMETERS, pRightsRequested));
@@ -268,7 +275,7 @@ int xm_rm_raw(int fd, unsigned long request, void *arg)
 {
 	int r;
 
-	if (request == XM_RM_CONTROL && during && ((struct NVOS54_PARAMETERS *)arg)->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS) {
+	if (during && request == XM_RM_CONTROL && ((struct NVOS54_PARAMETERS *)arg)->cmd == NV2080_CTRL_CMD_FIFO_DISABLE_CHANNELS) {
 		void (*now)(void) = during; /* what it does needs the kernel */
 
 		during = NULL;
