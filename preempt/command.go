@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"sync/atomic"
 )
 
 // Command is one submitted piece of work. It can be waited for by anybody, any
@@ -12,6 +13,7 @@ type Command struct {
 	queue  *XQueue
 	launch func() error // nil: nothing to launch
 	direct bool         // its submitter launches it
+	ended  atomic.Bool  // over, for those who do not hold queue.mu
 
 	// Protected by queue.mu.
 	seq        uint64 // its number, while it is not over
@@ -31,11 +33,7 @@ type Command struct {
 func (c *Command) Wait(ctx context.Context) error { return c.queue.Wait(ctx, c) }
 
 // Over says whether the command has ended, in whatever way.
-func (c *Command) Over() bool {
-	c.queue.mu.Lock()
-	defer c.queue.mu.Unlock()
-	return c.over
-}
+func (c *Command) Over() bool { return c.ended.Load() }
 
 // finish ends a command. Precondition: queue.mu is held.
 func (c *Command) finish(err error) {
@@ -43,6 +41,7 @@ func (c *Command) finish(err error) {
 	if c.err = c.failed; c.err == nil {
 		c.err = err
 	}
+	c.ended.Store(true)
 	if c.done != nil {
 		close(c.done)
 	}

@@ -121,26 +121,29 @@ func TestCase18RunningQueueWaitsForAStoppedOne(t *testing.T) {
 				t.Fatal(err)
 			}
 			s := newScheduler(t, policy)
-			hw := []*hardware{newHardware(true), newHardware(true), newHardware(true)}
+			hw := []*hardware{newHardware(true), newHardware(true), newHardware(false)}
 			var q []*XQueue
 			for i, h := range hw {
 				q = append(q, newQueue(t, h, Options{Scheduler: s, Hints: compute.Hints{Priority: i}}))
 			}
-			// Something of the highest queue is outstanding all the while.
-			blocker := newHardware(false)
-			top := newQueue(t, blocker, Options{Scheduler: s, Hints: compute.Hints{Priority: 2}})
-			submit(t, top, blocker.launch(0))
+			// The highest queue is the first to come, and busy all the while.
+			submit(t, q[2], hw[2].launch(0))
 			lowest := submit(t, q[0], hw[0].launch(0))
 			for n := 1; n < 5; n++ {
 				submit(t, q[0], hw[0].launch(n))
 			}
 			middle := submit(t, q[1], hw[1].launch(0), lowest)
-			last := submit(t, q[2], hw[2].launch(0), middle)
-			if err := last.Wait(soon(t)); err != nil {
+			last := submit(t, q[2], hw[2].launch(1), middle)
+			if err := middle.Wait(soon(t)); err != nil {
 				t.Fatalf("the highest queue waits for ever: %v", err)
 			}
+			hw[2].awaitLaunched(t, 2)
 			if policy.Name() == "HPF" {
 				hw[0].stays(t, 1) // what was waited for, and no more
+			}
+			hw[2].release()
+			if err := last.Wait(soon(t)); err != nil {
+				t.Error(err)
 			}
 		})
 	}
