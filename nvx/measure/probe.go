@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"xmsched/nvx/sheet"
 )
 
@@ -20,6 +22,9 @@ const (
 	// rounds of suspension in the probe.
 	probeRounds = 5
 )
+
+// errUnknown is what there is to say where the library knows nothing.
+var errUnknown = errors.New("the driver has made this process's channels in a way that is not known, or somebody else's rules hold for them (MPS, MIG, a debugger)")
 
 // probe tries what level 3 rests on, in this process alone.
 func probe(g *gpu, c *channels, bound error) *sheet.Probe {
@@ -39,11 +44,12 @@ func probe(g *gpu, c *channels, bound error) *sheet.Probe {
 
 func probeSteps(g *gpu, c *channels, p *sheet.Probe) error {
 	var err error
-	if p.ComputeGroups, p.Groups, p.Channels, err = c.known(); err != nil {
-		return err
+	p.ComputeGroups, p.Groups, p.Channels, err = c.known()
+	if errors.Is(err, unix.ENODEV) || err == nil && (p.ComputeGroups == 0 || p.Channels == 0) {
+		return errUnknown
 	}
-	if p.ComputeGroups == 0 || p.Channels == 0 {
-		return fmt.Errorf("the process's channels are not known: %d compute groups and %d channels were seen", p.ComputeGroups, p.Channels)
+	if err != nil {
+		return err
 	}
 	// Harmless, and refused where the control is not to be had at all.
 	if err := c.set(holdNone); err != nil {

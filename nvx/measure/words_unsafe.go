@@ -46,15 +46,14 @@ func (w *words) free()                  { _ = w.driver.HostFree(w.memory) } // t
 // those who would change it.
 var fewProcessors = runtime.NumCPU() < 4
 
-// pause passes a moment between two looks at a word.
+// pause passes a moment between two looks at a word; none at all where there are
+// processors enough.
 func pause() {
 	if fewProcessors {
-		// Not time.Sleep, which on an idle process is a millisecond or more.
+		// Not time.Sleep, which in an idle process is a millisecond or more.
 		ts := unix.NsecToTimespec(20_000)
 		_ = unix.Nanosleep(&ts, nil) // a signal may end it early
-		return
 	}
-	runtime.Gosched()
 }
 
 // until waits for a condition, at most for limit, and says when it was seen.
