@@ -77,6 +77,8 @@ func TestInnerFake(t *testing.T) {
 	t.Run("device", func(t *testing.T) { checkDevice(t, d) })
 	t.Run("errors", func(t *testing.T) { checkErrors(t, d) })
 	t.Run("launch", func(t *testing.T) { checkLaunch(t, d) })
+	t.Run("mappable memory", func(t *testing.T) { checkMapping(t, d) })
+	t.Run("contexts", func(t *testing.T) { checkContexts(t, d) })
 }
 
 func checkDevice(t *testing.T, d *Driver) {
@@ -149,6 +151,53 @@ func checkLaunch(t *testing.T, d *Driver) {
 	}
 	if n := testing.AllocsPerRun(1000, func() { _ = launch() }); n != 0 {
 		t.Errorf("a launch allocates %v times", n)
+	}
+}
+
+// checkMapping: the driver answers success only to the arguments it should see.
+func checkMapping(t *testing.T, d *Driver) {
+	dev, err := d.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n = 32 << 20
+	unit, err := d.Granularity(dev)
+	if unit != 2<<20 || err != nil {
+		t.Errorf("granularity %d, %v", unit, err)
+	}
+	h, err := d.CreateMem(dev, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at, err := d.ReserveAddress(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, err := range map[string]error{
+		"map": d.Map(at, n, h), "access": d.SetAccess(at, n, dev), "unmap": d.Unmap(at, n),
+		"free addresses": d.FreeAddress(at, n), "release": d.ReleaseMem(h),
+	} {
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func checkContexts(t *testing.T, d *Driver) {
+	dev, err := d.Device(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	primary, err := d.PrimaryContext(dev)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := d.NewContext(dev, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(primary.Release(), own.Release()); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -69,3 +69,58 @@ EXPORT int fakeWords(uint64_t *out)
     memcpy(out, words, sizeof words);
     return launched[0] ? 0 : 1;
 }
+
+/* Mappable memory: pinned, on device 1, as the driver lays its structs out. */
+static int on_device_1(const int32_t *prop)
+{
+    return prop[0] == 1 && prop[2] == 1 && prop[3] == 1;
+}
+
+EXPORT int cuMemGetAllocationGranularity(uint64_t *n, const int32_t *prop, int option)
+{
+    *n = 2u << 20;
+    return on_device_1(prop) && option == 0 ? 0 : 1;
+}
+
+EXPORT int cuMemCreate(uint64_t *handle, uint64_t n, const int32_t *prop, uint64_t flags)
+{
+    *handle = 77;
+    return on_device_1(prop) && n == 32u << 20 && !flags ? 0 : 1;
+}
+
+EXPORT int cuMemAddressReserve(uint64_t *at, uint64_t n, uint64_t align, uint64_t hint, uint64_t flags)
+{
+    *at = 0x7f0000000000ull;
+    return n == 32u << 20 && !align && !hint && !flags ? 0 : 1;
+}
+
+EXPORT int cuMemMap(uint64_t at, uint64_t n, uint64_t offset, uint64_t handle, uint64_t flags)
+{
+    return at == 0x7f0000000000ull && n == 32u << 20 && !offset && handle == 77 && !flags ? 0 : 1;
+}
+
+EXPORT int cuMemSetAccess(uint64_t at, uint64_t n, const int32_t *access, uint64_t count)
+{
+    return at == 0x7f0000000000ull && n == 32u << 20 && access[0] == 1 && access[1] == 1 && access[2] == 3 && count == 1 ? 0 : 1;
+}
+
+EXPORT int cuMemUnmap(uint64_t at, uint64_t n) { return at == 0x7f0000000000ull && n == 32u << 20 ? 0 : 1; }
+EXPORT int cuMemAddressFree(uint64_t at, uint64_t n) { return at == 0x7f0000000000ull && n == 32u << 20 ? 0 : 1; }
+EXPORT int cuMemRelease(uint64_t handle) { return handle == 77 ? 0 : 1; }
+
+/* Contexts: the primary one is 10 and the other 11; each goes its own way. */
+EXPORT int cuDevicePrimaryCtxRetain(void **ctx, int dev)
+{
+    *ctx = (void *)10;
+    return dev == 1 ? 0 : 1;
+}
+
+EXPORT int cuDevicePrimaryCtxRelease_v2(int dev) { return dev == 1 ? 0 : 1; }
+
+EXPORT int cuCtxCreate_v2(void **ctx, unsigned flags, int dev)
+{
+    *ctx = (void *)11;
+    return flags == 4 && dev == 1 ? 0 : 1;
+}
+
+EXPORT int cuCtxDestroy_v2(void *ctx) { return ctx == (void *)11 ? 0 : 201; }
