@@ -66,8 +66,9 @@ func probeSteps(g *gpu, c *channels, p *sheet.Probe) error {
 	if err == nil {
 		err = setSlices(c)
 	}
+	var q *guest
 	if err == nil {
-		err = newcomer(g, c, h, p)
+		q, err = newcomer(g, c, h, p)
 	}
 	// Whatever happened: nothing of this process may stay suspended.
 	if resumed := c.set(holdNone); err == nil {
@@ -75,6 +76,9 @@ func probeSteps(g *gpu, c *channels, p *sheet.Probe) error {
 	}
 	if ended := h.end(); err == nil && ended != nil {
 		err = fmt.Errorf("the kernel that had been suspended: %w", ended)
+	}
+	if q != nil { // last: the end of a context waits for the kernels of the others
+		err = errors.Join(err, q.leave())
 	}
 	h.close()
 	return err
@@ -115,14 +119,14 @@ func setSlices(c *channels) error {
 }
 
 // newcomer makes a context while the process is suspended: what runs in it has
-// to stand still as well.
-func newcomer(g *gpu, c *channels, h *heart, p *sheet.Probe) error {
+// to stand still as well. The guest, if there is one, has to leave.
+func newcomer(g *gpu, c *channels, h *heart, p *sheet.Probe) (*guest, error) {
 	if err := c.set(holdCompute); err != nil {
-		return err
+		return nil, err
 	}
 	q, err := g.invite()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	inTime, err := q.begun(newcomerTime)
 	if err == nil && !inTime {
@@ -140,5 +144,5 @@ func newcomer(g *gpu, c *channels, h *heart, p *sheet.Probe) error {
 	if err == nil && !h.beating(again) {
 		err = fmt.Errorf("a kernel did not go on within %v of its resumption", again)
 	}
-	return errors.Join(err, q.leave())
+	return q, err
 }
