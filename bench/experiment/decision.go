@@ -19,16 +19,27 @@ import (
 // that waits reads its gate word without pause, so that no wake-up of its own
 // is in the figure. The same run measures the floor: how long the kernel takes
 // to wake a process that is blocked as the daemon is, with the same pauses.
+//
+// Further clients, each a task and a process of its own, are registered and idle;
+// in the end they make edges at a given rate together, while the daemon's CPU time
+// is read.
 type Decision struct {
-	Edges int           // ready edges
-	Idle  time.Duration // span over which the daemon's CPU time is read while nothing changes
+	Edges   int           // ready edges
+	Idle    time.Duration // span over which the daemon's CPU time is read while nothing changes
+	Clients int           // registered tasks, the two included
+	Rate    float64       // edges a second, ready and idle ones, that the further clients make together; 0: none
 }
+
+// rateClients is how many of the further clients make edges.
+const rateClients = 50
 
 // Validate says what is wrong with the experiment.
 func (d Decision) Validate() error {
 	return limit.First(
 		limit.Check("edges", d.Edges, 1, 100_000),
 		limit.Check("idle", d.Idle, time.Second, 10*time.Minute),
+		limit.Check("clients", d.Clients, 2, 4096),
+		limit.Check("edges-per-s", d.Rate, 0, 1e6),
 	)
 }
 
@@ -59,6 +70,11 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 		return rows.Row{}, nil, err
 	}
 	defer watcher.Kill()
+	others, err := l.crowd(ctx, d)
+	if err != nil {
+		return rows.Row{}, nil, err
+	}
+	defer endAll(others)
 
 	report("the daemon while nothing changes", 0, 3)
 	idlePct, err := l.daemonLoad(ctx, d.Idle)
@@ -91,10 +107,19 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 	if err != nil {
 		return rows.Row{}, nil, fmt.Errorf("decision: %w", err)
 	}
-	return l.Row("decision", rows.ModeXmsched, s.N, rows.Params{"clients": 2, "idle_s": d.Idle.Seconds()}, rows.Metrics{
+	params := rows.Params{"clients": d.Clients, "idle_s": d.Idle.Seconds()}
+	metrics := rows.Metrics{
 		"p50_us": s.P50, "p90_us": s.P90, "p99_us": s.P99, "max_us": s.Max, "daemon_idle_pct": idlePct,
 		"floor_p50_us": f.P50, "floor_p99_us": f.P99,
-	}), us, nil
+	}
+	if d.Rate > 0 && len(others) > 0 {
+		report("edges at a rate", 2, 3)
+		params["edges_per_s"] = d.Rate
+		if err := l.atRate(ctx, d, others[:min(len(others), rateClients)], metrics); err != nil {
+			return rows.Row{}, nil, fmt.Errorf("decision, edges at a rate: %w", err)
+		}
+	}
+	return l.Row("decision", rows.ModeXmsched, s.N, params, metrics), us, nil
 }
 
 // decisionUUID is a device that no card has: the daemon opens none.

@@ -23,6 +23,7 @@ type Requests struct {
 	GapUS     float64
 	Burst     int
 	PauseUS   float64
+	PeriodUS  float64 // not 0: released so often, instead of after a gap
 	Priority  int
 }
 
@@ -167,6 +168,7 @@ func (l *Lab) startRequests(perUS float64, req Requests, w way, high bool, repor
 		"--gap-us", number(req.GapUS),
 		"--burst", strconv.Itoa(req.Burst),
 		"--pause-us", number(req.PauseUS),
+		"--period-us", number(req.PeriodUS),
 		"--high-priority="+strconv.FormatBool(high))
 }
 

@@ -31,6 +31,7 @@ func (r Requests) Validate() error {
 		limit.Check("gap-us", r.GapUS, 0, maxPauseUS),
 		limit.Check("burst", r.Burst, 0, maxRequests),
 		limit.Check("pause-us", r.PauseUS, 0, maxPauseUS),
+		limit.Check("period-us", r.PeriodUS, 0, maxPauseUS),
 		limit.Check("priority", r.Priority, -maxPriority, maxPriority),
 	)
 }

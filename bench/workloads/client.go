@@ -23,6 +23,9 @@ type Client struct {
 	// Hold is how long a pulser stays ready, Rest how long it is idle then, to
 	// which up to Spread is added, evenly spread over the pulses.
 	Hold, Rest, Spread time.Duration
+	// Paced keeps a pulser's edges to the clock: what one sleep took too long, the
+	// next is shorter.
+	Paced bool
 }
 
 // Role is what the client does once it is registered.

@@ -65,6 +65,8 @@ type Event struct {
 	Stops *Stops `json:"stops,omitempty"`
 	// Cycles: with the result of cycles.
 	Cycles *CyclesResult `json:"cycles,omitempty"`
+	// Models: with the result of models.
+	Models *ModelsResult `json:"models,omitempty"`
 	// IterationsPerUS is what the spin kernel does in a microsecond: with the
 	// result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`

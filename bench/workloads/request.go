@@ -15,9 +15,12 @@ type Request struct {
 	Kernels    int           // a request
 	Count      int           // requests, after the warm-up
 	Gap        time.Duration // between two requests
-	Burst      int           // requests between two pauses; 0: no pauses
-	Pause      time.Duration
-	High       bool // its stream has the device's highest priority
+	// Period, if it is not 0, releases a request every so often from the first one
+	// on, instead of a gap after the one before; its latency is from its release.
+	Period time.Duration
+	Burst  int // requests between two pauses; 0: no pauses
+	Pause  time.Duration
+	High   bool // its stream has the device's highest priority
 }
 
 // Validate says what is wrong with the settings.
@@ -27,6 +30,7 @@ func (r Request) Validate() error {
 		limit.Check("kernels", r.Kernels, 1, 1000),
 		limit.Check("count", r.Count, 1, maxRequests),
 		limit.Check("gap", r.Gap, 0, maxPause),
+		limit.Check("period", r.Period, 0, maxPause),
 		limit.Check("burst", r.Burst, 0, maxRequests),
 		limit.Check("pause", r.Pause, 0, maxPause),
 	)
@@ -120,13 +124,12 @@ func (s *server) run(st Steering, say *Speaker) error {
 	began := MonotonicNS()
 	told := time.Now()
 	for i := 1; i <= r.Count && st.Context.Err() == nil; i++ {
-		wait(r.Gap)
-		start = append(start, MonotonicNS())
-		took, err := s.request()
-		if err != nil {
+		released := s.release(began, i-1)
+		start = append(start, released)
+		if _, err := s.request(); err != nil {
 			return err
 		}
-		latency = append(latency, float64(took.Nanoseconds())/1e3)
+		latency = append(latency, float64(MonotonicNS()-released)/1e3)
 		last := r.Burst > 0 && i%r.Burst == 0
 		if last || i == r.Count || r.Burst == 0 && i%verifyEvery == 0 {
 			if err := s.verify(); err != nil {
@@ -147,6 +150,19 @@ func (s *server) run(st Steering, say *Speaker) error {
 		Kind: KindResult, Count: uint64(len(latency)), BeganNS: began, AtNS: MonotonicNS(),
 		LatencyUS: latency, StartNS: start, Verified: s.verified, Wrong: s.wrong,
 	})
+}
+
+// release waits for the next request and gives when its latency begins. One whose
+// time has passed begins at once, and has waited since.
+func (s *server) release(began int64, i int) int64 {
+	r := s.settings
+	if r.Period == 0 {
+		wait(r.Gap)
+		return MonotonicNS()
+	}
+	at := began + int64(i)*r.Period.Nanoseconds()
+	wait(time.Duration(at - MonotonicNS()))
+	return at
 }
 
 func (s *server) request() (time.Duration, error) {

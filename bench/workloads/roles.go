@@ -72,24 +72,31 @@ func (p *player) toggle(st Steering, say *Speaker, edges int) error {
 // spread, so that the edges fall into every phase of what the others do.
 func (p *player) pulse(ctx context.Context, say *Speaker, c Client) error {
 	e := Event{Kind: KindResult}
+	next := time.Now()
+	rest := func(d time.Duration) {
+		if next = next.Add(d); c.Paced {
+			d = time.Until(next)
+		}
+		sleep(ctx, d)
+	}
 	for i := range c.Edges {
 		at := MonotonicNS()
 		if err := p.setReady(true); err != nil {
 			return err
 		}
-		sleep(ctx, c.Hold)
+		rest(c.Hold)
 		p.device.Ack(p.device.Gate())
 		end := MonotonicNS()
 		if err := p.setReady(false); err != nil {
 			return err
 		}
 		e.StartNS, e.EndNS = append(e.StartNS, at), append(e.EndNS, end)
-		sleep(ctx, c.Rest+evenly(i, c.Spread))
+		rest(c.Rest + evenly(i, c.Spread))
 		if ctx.Err() != nil {
-			return nil
+			break
 		}
 	}
-	e.Count, e.AtNS = uint64(c.Edges), MonotonicNS()
+	e.Count, e.AtNS = uint64(len(e.StartNS)), MonotonicNS()
 	return say.Say(e)
 }
 

@@ -1,7 +1,8 @@
 // Package workloads holds the programs whose running is measured. None of them
 // knows of xmsched: a request server and a background load in Go over hal/cuda,
 // the launch loop in C (launchloop/, built by the Makefile here), and two
-// PyTorch programs.
+// PyTorch programs. But for the two models in one process, which schedule
+// themselves: the same program in Go, in C (models/) and with PyTorch.
 //
 // The Go ones are functions, run by the hidden command `xbench work` in a
 // process of their own. A workload speaks in Events, one JSON object a line on
@@ -21,8 +22,9 @@ import (
 
 // Names of the PyTorch programs.
 const (
-	ScriptLLM   = "llm.py"
-	ScriptTrain = "train.py"
+	ScriptLLM    = "llm.py"
+	ScriptTrain  = "train.py"
+	ScriptModels = "models.py"
 )
 
 //go:embed llm.py
@@ -31,10 +33,13 @@ var scriptLLM []byte
 //go:embed train.py
 var scriptTrain []byte
 
+//go:embed models.py
+var scriptModels []byte
+
 // WriteScripts puts the PyTorch programs into dir, so that an installed xbench
 // needs nothing beside it.
 func WriteScripts(dir string) error {
-	for name, text := range map[string][]byte{ScriptLLM: scriptLLM, ScriptTrain: scriptTrain} {
+	for name, text := range map[string][]byte{ScriptLLM: scriptLLM, ScriptTrain: scriptTrain, ScriptModels: scriptModels} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return fmt.Errorf("write workload: %w", err)
 		}

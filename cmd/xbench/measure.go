@@ -21,8 +21,10 @@ func decisionCommand() *cobra.Command {
 alone, and the daemon's CPU time while nothing changes. The GPU is not used.
 floor_* is measured in the same run: how long the kernel takes from a write to an
 eventfd until a thread of another process, blocked in epoll_wait as the daemon's
-is, runs; with the same pauses.`,
-		Example: "  xbench decision --edges 2000",
+is, runs; with the same pauses. With more --clients the others are registered and idle
+meanwhile; in the end up to 50 of them make --edges-per-s together, and daemon_busy is
+what the daemon then takes of a core.`,
+		Example: "  xbench decision --edges 2000\n  xbench decision --clients 256 --edges-per-s 10000",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := e.Validate(); err != nil {
@@ -35,12 +37,14 @@ is, runs; with the same pauses.`,
 				if err != nil {
 					return err
 				}
-				return c.emit(cmd.OutOrStdout(), []rows.Row{row}, nil, []string{"p50_us", "p90_us", "p99_us", "max_us", "floor_p50_us", "floor_p99_us", "daemon_idle_pct"})
+				return c.emit(cmd.OutOrStdout(), []rows.Row{row}, []string{"clients"}, []string{"p50_us", "p90_us", "p99_us", "max_us", "floor_p50_us", "floor_p99_us", "daemon_idle_pct", "edges_per_s", "daemon_busy_pct"})
 			})
 		},
 	}
 	c.flags(cmd)
 	cmd.Flags().IntVar(&e.Edges, "edges", 1000, "ready edges")
+	cmd.Flags().IntVar(&e.Clients, "clients", 2, "registered tasks")
+	cmd.Flags().Float64Var(&e.Rate, "edges-per-s", 10_000, "edges that the further clients make together in the end; 0: none")
 	cmd.Flags().DurationVar(&e.Idle, "idle", 5*time.Second, "how long the daemon's CPU time is read while nothing changes")
 	return cmd
 }

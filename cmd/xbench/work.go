@@ -66,11 +66,11 @@ func micros(v float64) time.Duration { return time.Duration(v * float64(time.Mic
 
 func workRequest() *cobra.Command {
 	var r workloads.Request
-	var gap, pause, length float64
+	var gap, pause, period, length float64
 	cmd := &cobra.Command{
 		Use: "request", Short: "Requests whose latency matters", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			r.Gap, r.Pause = micros(gap), micros(pause)
+			r.Gap, r.Pause, r.Period = micros(gap), micros(pause), micros(period)
 			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error {
 				iterations, err := workloads.Iterations(r.Iterations, length/float64(max(r.Kernels, 1)))
 				if err != nil {
@@ -89,6 +89,7 @@ func workRequest() *cobra.Command {
 	f.Float64Var(&gap, "gap-us", 3000, "time between two requests, in us")
 	f.IntVar(&r.Burst, "burst", 0, "requests between two pauses; 0: no pauses")
 	f.Float64Var(&pause, "pause-us", 0, "length of a pause, in us")
+	f.Float64Var(&period, "period-us", 0, "release a request so often instead, in us")
 	f.BoolVar(&r.High, "high-priority", false, "give its stream the highest priority")
 	return cmd
 }
@@ -183,6 +184,7 @@ func workClient() *cobra.Command {
 	f.IntVar(&c.Edges, "edges", 1000, "ready edges that a toggler or pulser makes")
 	f.DurationVar(&c.Hold, "hold", time.Millisecond, "how long a pulser stays ready")
 	f.DurationVar(&c.Rest, "rest", time.Millisecond, "how long a pulser stays idle")
+	f.BoolVar(&c.Paced, "paced", false, "keep to the clock")
 	f.DurationVar(&c.Spread, "spread", 0, "up to so much longer, evenly spread")
 	return cmd
 }

@@ -1,0 +1,336 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"xmsched/bench/internal/limit"
+	"xmsched/bench/rows"
+	"xmsched/bench/workloads"
+	"xmsched/xserver/client"
+)
+
+// Share is the experiment behind the row of that name: endless programs that are
+// to get given shares of a device.
+type Share struct {
+	Targets []string // each like "75:25", the shares in percent
+	// Kernels are lengths in us, one for all programs ("50") or one for each in turn
+	// ("50+5000": mixed).
+	Kernels []string
+	Span    time.Duration // of each measured part
+	Policy  string
+	Level   Level
+	Quantum time.Duration // 0: the policy's
+}
+
+// Validate says what is wrong with the experiment.
+func (s Share) Validate() error {
+	if len(s.Targets) == 0 || len(s.Kernels) == 0 {
+		return errors.New("no target, or no kernel length")
+	}
+	for _, t := range s.Targets {
+		if _, err := parseTarget(t); err != nil {
+			return err
+		}
+	}
+	for _, k := range s.Kernels {
+		if _, err := parseKernels(k); err != nil {
+			return err
+		}
+	}
+	return limit.First(
+		limit.Check("span", s.Span, 100*time.Millisecond, 5*time.Minute),
+		limit.Check("quantum", s.Quantum, 0, 10*time.Second),
+	)
+}
+
+func parseTarget(text string) ([]float64, error) {
+	var shares []float64
+	sum := 0.0
+	for _, part := range strings.Split(text, ":") {
+		v, err := strconv.ParseFloat(part, 64)
+		if err != nil || !(v >= 1 && v <= 99) {
+			return nil, fmt.Errorf("target %q: %q is no share from 1 to 99 percent", text, part)
+		}
+		shares = append(shares, v)
+		sum += v
+	}
+	if len(shares) < 2 || math.Abs(sum-100) > 1e-9 {
+		return nil, fmt.Errorf("target %q: want two shares or more that make 100", text)
+	}
+	return shares, nil
+}
+
+func parseKernels(text string) ([]float64, error) {
+	var us []float64
+	for _, part := range strings.Split(text, "+") {
+		v, err := strconv.ParseFloat(part, 64)
+		if err == nil {
+			err = limit.Check("kernel-us", v, 1, maxKernelUS)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("kernels %q: %w", text, err)
+		}
+		us = append(us, v)
+	}
+	return us, nil
+}
+
+// shared is one program of a run.
+type shared struct {
+	kernelUS float64
+	target   float64 // percent
+	alonePS  float64 // kernels a second that it makes alone
+	load     *background
+}
+
+// RunShare measures. Each length of kernels runs alone once, each mix of lengths
+// without us once for each number of programs.
+func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, done, total int)) ([]rows.Row, error) {
+	if err := s.Validate(); err != nil {
+		return nil, err
+	}
+	if err := l.Places.Complete(); err != nil {
+		return nil, err
+	}
+	if report == nil {
+		report = func(string, int, int) {}
+	}
+	defer l.StopDaemon()
+	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, native: map[string]float64{}}
+	var out []rows.Row
+	for i, kernels := range s.Kernels {
+		for j, target := range s.Targets {
+			what := fmt.Sprintf("share %s, kernels of %s us", target, kernels)
+			report(what, i*len(s.Targets)+j, len(s.Kernels)*len(s.Targets))
+			row, err := r.measure(ctx, target, kernels)
+			if err != nil {
+				return out, fmt.Errorf("%s: %w", what, err)
+			}
+			out = append(out, row)
+		}
+	}
+	return out, nil
+}
+
+// sharing remembers what later measurements are compared with.
+type sharing struct {
+	lab    *Lab
+	s      Share
+	alone  map[float64]float64 // kernels a second, by length
+	native map[string]float64  // what all programs got of the device, by lengths
+}
+
+func (r *sharing) programs(ctx context.Context, target, kernels string) ([]*shared, error) {
+	shares, err := parseTarget(target)
+	if err != nil {
+		return nil, err
+	}
+	lengths, err := parseKernels(kernels)
+	if err != nil {
+		return nil, err
+	}
+	var all []*shared
+	for i, share := range shares {
+		p := &shared{kernelUS: lengths[i%len(lengths)], target: share}
+		if p.alonePS, err = r.aloneRate(ctx, p.kernelUS); err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
+func (r *sharing) aloneRate(ctx context.Context, us float64) (float64, error) {
+	if perS, ok := r.alone[us]; ok {
+		return perS, nil
+	}
+	perS, err := r.lab.LoadAlone(ctx, Load{Programs: 1, KernelUS: us, InFlight: shareInFlight(us)}, max(r.s.Span/2, 100*time.Millisecond))
+	if err != nil {
+		return 0, fmt.Errorf("kernels of %v us alone: %w", us, err)
+	}
+	r.alone[us] = perS
+	return perS, nil
+}
+
+// shareInFlight keeps some 100 ms queued, within what a program may.
+func shareInFlight(us float64) int { return min(max(int(100_000/us), 4), 256) }
+
+func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row, error) {
+	all, err := r.programs(ctx, target, kernels)
+	if err != nil {
+		return rows.Row{}, err
+	}
+	key := fmt.Sprintf("%d %s", len(all), kernels)
+	if _, ok := r.native[key]; !ok {
+		parts, err := r.run(ctx, all, false)
+		if err != nil {
+			return rows.Row{}, fmt.Errorf("without us: %w", err)
+		}
+		r.native[key] = sum(parts)
+	}
+	parts, err := r.run(ctx, all, true)
+	if err != nil {
+		return rows.Row{}, err
+	}
+	metrics, err := shareMetrics(all, parts, r.native[key])
+	if err != nil {
+		return rows.Row{}, err
+	}
+	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": int(r.s.Level), "span_s": r.s.Span.Seconds()}
+	if r.s.Quantum > 0 {
+		params["quantum_us"] = r.s.Quantum.Microseconds()
+	}
+	return r.lab.Row("share", rows.ModeXmsched, len(all), params, metrics), nil
+}
+
+// shareMetrics says what the programs got of the device: parts[i] of what program i
+// makes alone. ratio is that of the first to the second, error_pct the farthest
+// that any is from its target, of the target.
+func shareMetrics(all []*shared, parts []float64, native float64) (rows.Metrics, error) {
+	total := sum(parts)
+	if total <= 0 || native <= 0 || parts[1] <= 0 {
+		return nil, fmt.Errorf("the programs got %v of the device, without us %v", parts, native)
+	}
+	worst := 0.0
+	m := rows.Metrics{"ratio": parts[0] / parts[1], "total_pct": 100 * total / native, "native_pct": 100 * native}
+	for i, p := range all {
+		share := 100 * parts[i] / total
+		m[fmt.Sprintf("share%d_pct", i+1)] = share
+		worst = max(worst, math.Abs(share-p.target)/p.target)
+	}
+	m["error_pct"] = 100 * worst
+	return m, nil
+}
+
+func sum(v []float64) float64 {
+	total := 0.0
+	for _, x := range v {
+		total += x
+	}
+	return total
+}
+
+// shareWarmUp is what passes before the measured part: policies begin a task with a
+// credit of its own.
+const shareWarmUp = 500 * time.Millisecond
+
+// run gives what each program got, as a part of what it makes alone.
+func (r *sharing) run(ctx context.Context, all []*shared, governed bool) ([]float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+2*r.s.Span, errors.New("the programs did not end in time"))
+	defer cancel()
+	if governed {
+		if err := r.lab.daemonFor(ctx, r.s.Level); err != nil {
+			return nil, err
+		}
+		if err := r.lab.setPolicy(ctx, r.s.Policy); err != nil {
+			return nil, err
+		}
+	}
+	defer func() {
+		for _, p := range all {
+			if p.load != nil {
+				p.load.child.Kill()
+				p.load = nil
+			}
+		}
+	}()
+	if err := r.start(ctx, all, governed); err != nil {
+		return nil, err
+	}
+	if err := pause(ctx, shareWarmUp); err != nil {
+		return nil, err
+	}
+	from := workloads.MonotonicNS()
+	if err := pause(ctx, r.s.Span); err != nil {
+		return nil, err
+	}
+	to := workloads.MonotonicNS()
+	var parts []float64
+	for _, p := range all {
+		done, err := p.load.finish(ctx, to)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, progress(p, done, from, to)/p.alonePS)
+	}
+	return parts, nil
+}
+
+// progress is a program's kernels a second over exactly the span, in which also
+// stood still counts: a turn that the span cuts is what makes a figure inexact.
+func progress(p *shared, done workloads.Event, fromNS, toNS int64) float64 {
+	if uint64(len(done.EndedNS)) < done.Count {
+		return p.load.between(fromNS, toNS) / time.Duration(toNS-fromNS).Seconds()
+	}
+	ended := done.EndedNS
+	slices.Sort(ended)
+	first, _ := slices.BinarySearch(ended, fromNS)
+	last, _ := slices.BinarySearch(ended, toNS)
+	return float64(last-first) / time.Duration(toNS-fromNS).Seconds()
+}
+
+func (r *sharing) start(ctx context.Context, all []*shared, governed bool) error {
+	perUS, err := r.lab.Calibrate(ctx)
+	if err != nil {
+		return err
+	}
+	var pids []int
+	for i, p := range all {
+		var w way
+		if governed {
+			u := &Under{Name: fmt.Sprintf("share-%v", p.target), Level: r.s.Level, Hints: []string{"--utilization", number(p.target)}}
+			if r.s.Quantum > 0 {
+				u.Hints = append(u.Hints, "--quantum", r.s.Quantum.String())
+			}
+			w = u
+		}
+		if p.load, err = r.lab.startBackground(i, perUS, Load{KernelUS: p.kernelUS, InFlight: shareInFlight(p.kernelUS)}, w); err != nil {
+			return err
+		}
+		if _, err := p.load.child.Await(ctx, workloads.KindReady); err != nil {
+			return err
+		}
+		pids = append(pids, p.load.child.Pid())
+	}
+	if governed {
+		if err := r.lab.awaitTasks(ctx, pids...); err != nil {
+			return err
+		}
+	}
+	for _, p := range all {
+		if err := p.load.child.Begin(); err != nil {
+			return err
+		}
+	}
+	for _, p := range all {
+		if err := p.load.running(ctx, false); err != nil {
+			return err
+		}
+		if governed {
+			if _, err := r.lab.effective(ctx, p.load.child.Pid(), r.s.Level); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// setPolicy has the lab's daemon take the policy.
+func (l *Lab) setPolicy(ctx context.Context, name string) error {
+	c, err := client.Dial(ctx, l.RunDir())
+	if err != nil {
+		return fmt.Errorf("set the policy: %w", err)
+	}
+	defer c.Close()
+	if _, err := c.SetPolicy(ctx, name); err != nil {
+		return fmt.Errorf("set the policy: %w", err)
+	}
+	return nil
+}

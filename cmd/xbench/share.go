@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"xmsched/bench/experiment"
+	"xmsched/cmd/internal/cli"
+)
+
+func shareCommand() *cobra.Command {
+	var c common
+	var e experiment.Share
+	var level string
+	cmd := &cobra.Command{
+		Use:   "share",
+		Short: "Endless programs that are to get given shares of the GPU",
+		Long: `Measures the row share: programs that always have work run under a policy of shares,
+each with its --target as utilisation hint. What a program got is its kernels a second
+as a part of what the same program makes alone.
+
+ratio      what the first got, of what the second got
+error      the farthest that a program is from its target, in percent of that
+total      what all got together, in percent of what they get without us
+
+--kernel-us takes one length for all programs, or one for each joined by + (mixed).`,
+		Example: "  xbench share --target 75:25 --kernel-us 50,5000,50+5000\n  xbench share --target 50:30:20 --policy PUP --span 10s",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var err error
+			if e.Level, err = experiment.ParseLevel(level); err != nil {
+				return cli.Usagef("%v", err)
+			}
+			if err := e.Validate(); err != nil {
+				return cli.Usagef("%v", err)
+			}
+			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
+				p := newProgress(cmd.ErrOrStderr())
+				measured, err := lab.RunShare(ctx, e, p.report)
+				p.done()
+				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"target", "kernel_us", "policy", "level"}, []string{
+					"ratio", "error_pct", "total_pct", "share1_pct", "share2_pct", "share3_pct", "native_pct",
+				}))
+			})
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.StringSliceVar(&e.Targets, "target", []string{"75:25", "90:10", "50:30:20"}, "shares in percent")
+	f.StringSliceVar(&e.Kernels, "kernel-us", []string{"50", "5000", "50+5000"}, "lengths of the kernels, in us")
+	f.DurationVar(&e.Span, "span", 5*time.Second, "length of each measured part")
+	f.StringVar(&e.Policy, "policy", "PUP", "policy")
+	f.DurationVar(&e.Quantum, "quantum", 0, "length of a turn; 0: the policy's")
+	f.StringVar(&level, "level", "2", "preemption level of the programs: auto, 1, 2, 3")
+	return cmd
+}
