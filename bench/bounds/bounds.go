@@ -35,9 +35,10 @@ const (
 	Below   Op = "<"
 	AtLeast Op = ">="
 	Equal   Op = "=="
+	Above   Op = ">"
 )
 
-func (o Op) known() bool { return slices.Contains([]Op{AtMost, Below, AtLeast, Equal}, o) }
+func (o Op) known() bool { return slices.Contains([]Op{AtMost, Below, AtLeast, Equal, Above}, o) }
 
 func (o Op) holds(value, limit float64) bool {
 	switch o {
@@ -49,6 +50,8 @@ func (o Op) holds(value, limit float64) bool {
 		return value >= limit
 	case Equal:
 		return value == limit
+	case Above:
+		return value > limit
 	}
 	return false
 }
@@ -152,7 +155,7 @@ func (b Bound) validate() error {
 		case c.Metric == "":
 			return fmt.Errorf("row %s: no metric", b.Row)
 		case !c.Op.known():
-			return fmt.Errorf("row %s: op %q is none of <=, <, >=, ==", b.Row, c.Op)
+			return fmt.Errorf("row %s: op %q is none of <=, <, >=, ==, >", b.Row, c.Op)
 		case c.Limit == nil || math.IsNaN(*c.Limit) || math.IsInf(*c.Limit, 0):
 			return fmt.Errorf("row %s: metric %s has no limit", b.Row, c.Metric)
 		}

@@ -145,7 +145,7 @@ func (b Bound) kept(r *rows.Row) bool {
 func (b Bound) worse(a, c *rows.Row) bool {
 	x, y := a.Metrics[b.Metric], c.Metrics[b.Metric]
 	switch b.Op {
-	case AtLeast:
+	case AtLeast, Above:
 		return x < y
 	case Equal:
 		return abs(x-*b.Limit) > abs(y-*b.Limit)

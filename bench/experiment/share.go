@@ -123,6 +123,7 @@ func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, do
 type sharing struct {
 	lab    *Lab
 	s      Share
+	level  int                 // in force
 	alone  map[float64]float64 // kernels a second, by length
 	native map[string]float64  // what all programs got of the device, by lengths
 }
@@ -183,7 +184,7 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	if err != nil {
 		return rows.Row{}, err
 	}
-	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": int(r.s.Level), "span_s": r.s.Span.Seconds()}
+	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": r.level, "span_s": r.s.Span.Seconds()}
 	if r.s.Quantum > 0 {
 		params["quantum_us"] = r.s.Quantum.Microseconds()
 	}
@@ -314,7 +315,7 @@ func (r *sharing) start(ctx context.Context, all []*shared, governed bool) error
 			return err
 		}
 		if governed {
-			if _, err := r.lab.effective(ctx, p.load.child.Pid(), r.s.Level); err != nil {
+			if r.level, err = r.lab.effective(ctx, p.load.child.Pid(), r.s.Level); err != nil {
 				return err
 			}
 		}

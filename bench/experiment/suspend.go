@@ -185,6 +185,7 @@ func (l *Lab) scene(ctx context.Context, s Suspend, scene string, us, perUS floa
 	}
 	if s.Pinning > 0 {
 		params["pinning_bytes"] = int64(s.Pinning)
+		params["scene"] = scene + "+pinning" // none of the bounds of the scene itself
 	}
 	return l.Row("preempt", mode, n, params, metrics), nil
 }

@@ -4,7 +4,7 @@
 . "$(dirname "$0")/lib.sh"
 
 demo=$(mktemp -d)
-trap 'rm -rf "$demo"' EXIT
+trap 'rm -rf "$demo" "$state"' EXIT
 
 step doctor 20 bash -c 'bin/xcli doctor || true' # it misses a daemon, rightly
 step conformance 90 bin/xbench conformance --out "$OUT/conformance.txt"

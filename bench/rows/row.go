@@ -32,10 +32,13 @@ const (
 	ModeMPS     = "mps"     // sharing by NVIDIA's MPS, the requests at high priority, without us
 	ModeXmsched = "xmsched" // under the daemon
 	ModeDirect  = "direct"  // channels switched by the program itself, without the daemon
-	ModeFree    = "free"    // preloaded, no competitor
-	ModeBounded = "bounded" // preloaded, a competitor is registered, Level 1
-	ModeGated   = "gated"   // the same at Level 2: a wait in front of every command
-	ModeNoCUDA  = "no-cuda" // preloaded, a program that never uses CUDA
+	// ModeInProcess: a program schedules its own work by our interfaces, without the
+	// daemon.
+	ModeInProcess = "in-process"
+	ModeFree      = "free"    // preloaded, no competitor
+	ModeBounded   = "bounded" // preloaded, a competitor is registered, Level 1
+	ModeGated     = "gated"   // the same at Level 2: a wait in front of every command
+	ModeNoCUDA    = "no-cuda" // preloaded, a program that never uses CUDA
 )
 
 // Row is one measurement.
@@ -57,8 +60,8 @@ type Row struct {
 // Params are what was set; values are numbers, strings or truth values.
 type Params map[string]any
 
-// Metrics are what came out. Names end in their unit (see Units); "n" and
-// "identical" (1 or 0) are the two names without one.
+// Metrics are what came out. Names end in their unit (see Units), or are one
+// ("ratio"); "n" and "identical" (1 or 0) are the two names without one.
 type Metrics map[string]float64
 
 // Time is written as RFC 3339 in UTC, whole seconds.
@@ -111,7 +114,7 @@ func Units() []string {
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
 func unitful(metric string) bool {
-	if metric == "n" || metric == "identical" {
+	if metric == "n" || metric == "identical" || metric == "ratio" {
 		return true
 	}
 	i := strings.LastIndexByte(metric, '_')
