@@ -22,7 +22,7 @@ func workCommand() *cobra.Command {
 		Short:  "The programs that the experiments run",
 		Hidden: true,
 	}
-	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient(), workCycles(), workBeats(), workBeatWatch(), workFirst(), workPin())
+	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient(), workModels(), workCycles(), workBeats(), workBeatWatch(), workFirst(), workPin())
 	return cmd
 }
 
