@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -152,7 +153,11 @@ func (c *conversation) hold(ctx context.Context, role, uuid string) error {
 	cmd.ExtraFiles = []*os.File{w}
 	cmd.Stderr = &stderr
 	cmd.WaitDelay = time.Second // a peer that inherited stderr is being killed
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	// A signal of the terminal is for us, who then end the child; a child whose
+	// parent is gone ends too. That is tied to the thread which starts it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		_ = w.Close()
 		return fmt.Errorf("measure: start %s: %w", c.cfg.Program, err)

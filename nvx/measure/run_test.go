@@ -84,7 +84,7 @@ func fake(what string) {
 }
 
 func fakeConfig(what string) Config {
-	return Config{Program: os.Args[0], Args: []string{fakeArg, what}, Env: os.Environ(), Tool: "test", silence: 700 * time.Millisecond}
+	return Config{Program: os.Args[0], Args: []string{fakeArg, what}, Env: os.Environ(), Tool: "test", silence: 3 * time.Second}
 }
 
 // TestAWorkerThatDiesIsANo: the verdict on level 3 is no, with what happened, as
@@ -96,7 +96,7 @@ func TestAWorkerThatDiesIsANo(t *testing.T) {
 		missing bool
 	}{
 		"probe/crash":        {says: `SIGSEGV: segmentation violation" during "probe"`},
-		"probe/hang":         {says: `said nothing for 700ms and was killed during "probe"`},
+		"probe/hang":         {says: `said nothing for 3s and was killed during "probe"`},
 		"probe/exit":         {says: `ended with exit code 3 after saying "awful" during "probe"`},
 		"probe/nonsense":     {says: `during "probe"`},
 		"probe/silent":       {says: `ended early during "probe"`},

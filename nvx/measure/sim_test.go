@@ -2,7 +2,6 @@ package measure
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,6 +180,6 @@ func checkFigures(t *testing.T, m *sheet.Measured) {
 		}
 	}
 	if t.Failed() {
-		t.Log(fmt.Sprintf("%+v", m))
+		t.Logf("%+v", m)
 	}
 }
