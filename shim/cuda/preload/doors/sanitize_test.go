@@ -41,6 +41,12 @@ func TestSanitized(t *testing.T) {
 		}
 		r.sanitized(t, filepath.Join(dir, "hosts", "linked_run"), args...)
 	}
+	for _, name := range []string{"all", "graph", "made", "goes", "forked", "leaves"} {
+		r, _ := channelsOnDevice(t)
+		r.bare = true
+		r.env = append(r.env, asan.env[1], "ASAN_OPTIONS=detect_leaks=0") // of the simulated driver, which is not looked at here
+		r.sanitized(t, filepath.Join(dir, "channels", "channels_run"), name, "3")
+	}
 	old := asan
 	old.env = append([]string{"FAKE_TRAP=1"}, asan.env...)
 	old.env[1] = "LD_LIBRARY_PATH=" + filepath.Join(dir, "hosts", "old")

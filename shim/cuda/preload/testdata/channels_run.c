@@ -23,7 +23,7 @@ enum { MS = 1000, N = 1 << 20, WORDS = 4 };
     do {                                                                   \
         if (!(x)) {                                                        \
             fprintf(stderr, "channels_run.c:%d: not %s\n", __LINE__, #x); \
-            _exit(1);                                                      \
+            give_up();                                                     \
         }                                                                  \
     } while (0)
 #define WANT(call, want)                                                                                              \
@@ -31,10 +31,20 @@ enum { MS = 1000, N = 1 << 20, WORDS = 4 };
         long long got_ = (long long)(call), want_ = (long long)(want);                                               \
         if (got_ != want_) {                                                                                          \
             fprintf(stderr, "channels_run.c:%d: %s = %#llx, want %#llx\n", __LINE__, #call, got_, want_);           \
-            _exit(1);                                                                                                 \
+            give_up();                                                                                                \
         }                                                                                                             \
     } while (0)
 #define CHECK(call) WANT(call, 0)
+
+/* Without handlers: the device may be in any state. */
+static void give_up(void)
+{
+    if (getenv("XM_VERBOSE")) {
+        print_watched();
+        fflush(stdout);
+    }
+    _exit(1);
+}
 
 #define API(X)                                                                                                        \
     X(cuInit) X(cuDeviceGet) X(cuDeviceGetCount) X(cuDeviceGetUuid_v2) X(cuDeviceGetName) X(cuDeviceGetAttribute)     \
@@ -503,34 +513,42 @@ static void in_place(void)
     printf("%u suspensions over %u kernels, no word wrong\n", cycles, passes);
 }
 
-static _Atomic bool over;
+/* $XM_PIN_MIB of host memory, 32 MiB at a time, kept to the end: giving it back
+ * would wait for the kernel. */
+enum { PIECE = 32u << 20, PIECES = 1024 };
 
-static void *pin(void *unused)
+static void *pin(void *kept)
 {
-    void *p;
+    const char *mib = getenv("XM_PIN_MIB");
+    unsigned n = (unsigned)((mib ? strtoul(mib, NULL, 10) : 128) << 20 >> 25);
+    void **pieces = kept;
 
     CHECK(d.cuCtxSetCurrent(ctx));
-    while (!over) {
-        CHECK(d.cuMemHostAlloc(&p, 64u << 20, 0));
-        CHECK(d.cuMemFreeHost(p));
-    }
-    return unused;
+    for (unsigned i = 0; i < n && i < PIECES; i++)
+        CHECK(d.cuMemHostAlloc(&pieces[i], PIECE, 0));
+    return kept;
 }
 
-/* While another thread pins and unpins 64 MiB, which holds the driver's lock. */
+/* While another thread pins host memory, for which the driver holds its lock. */
 static void pinning(void)
 {
+    static void *pieces[PIECES];
+    struct figures suspend = figures("  suspend"), last = figures("  last beat after the request");
+    struct figures resume = figures("  resume"), first = figures("  first beat after the request");
     pthread_t t;
 
-    TRUE(pthread_create(&t, NULL, pin, NULL) == 0);
-    for (unsigned i = 0, n = cycles; i < n; i++) {
-        cycles = 1;
-        start_heart(stream);
-        cycle(XM_HOLD_COMPUTE);
-        end_heart(stream);
-    }
-    over = true;
-    TRUE(pthread_join(t, NULL) == 0);
+    start_heart(stream);
+    TRUE(pthread_create(&t, NULL, pin, pieces) == 0);
+    for (bool pinning_on = true; pinning_on; pinning_on = pthread_tryjoin_np(t, NULL) != 0)
+        once(XM_HOLD_COMPUTE, &suspend, &last, &resume, &first);
+    end_heart(stream);
+    print(&suspend);
+    print(&last);
+    print(&resume);
+    print(&first);
+    for (unsigned i = 0; i < PIECES; i++)
+        if (pieces[i])
+            CHECK(d.cuMemFreeHost(pieces[i]));
 }
 
 static void forked(void)
@@ -581,7 +599,7 @@ static const struct {
     {"objects", 0, objects},     {"compute", 100, compute},   {"all", 100, all},        {"twice", 0, twice},
     {"legacy", 10, legacy},      {"cooperative", 10, cooperative}, {"graph", 10, graph}, {"slices", 50, slices},
     {"copies", 20, copies},      {"copies_beside", 0, copies_beside}, {"made", 0, made}, {"goes", 0, goes},
-    {"in_place", 300, in_place}, {"pinning", 20, pinning},    {"forked", 0, forked},    {"leaves", 0, leaves},
+    {"in_place", 300, in_place}, {"pinning", 0, pinning},     {"forked", 0, forked},    {"leaves", 0, leaves},
     {"killed", 0, killed},
 };
 
