@@ -40,6 +40,9 @@ type Sheets struct {
 	Probe func(context.Context) error
 	// Present are the devices that are known to be there at the start.
 	Present []string
+	// AtStart has a probe made at the start unless there is a sheet of this driver,
+	// though no device is known to be there.
+	AtStart bool
 }
 
 // offers is what is known of devices.
@@ -79,6 +82,9 @@ func (s *Server) keepOffers() {
 	for _, id := range s.cfg.Sheets.Present {
 		s.offers.add(compute.Device(id))
 	}
+	if s.cfg.Sheets.AtStart && s.mayProbe() && !s.haveSheets() {
+		s.probe()
+	}
 	for s.ending.Err() == nil {
 		if s.refreshOffers() && s.mayProbe() {
 			s.probe()
@@ -91,6 +97,16 @@ func (s *Server) keepOffers() {
 		case <-s.ending.Done():
 		}
 	}
+}
+
+// haveSheets says whether there is any sheet of the driver in use.
+func (s *Server) haveSheets() bool {
+	driver, err := s.cfg.Sheets.Driver()
+	if err != nil {
+		return false
+	}
+	list, _ := sheet.List(s.cfg.Sheets.Dir) // those that can be read
+	return slices.ContainsFunc(list, func(sh *sheet.Sheet) bool { return sh.On(driver) })
 }
 
 // add takes a device in, unless there are too many.

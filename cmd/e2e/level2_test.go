@@ -22,8 +22,14 @@ type queue struct {
 	done *uint32 // written by the device
 }
 
-// queue starts one at Level 2 and waits until the device gets on with it.
+// queue starts one at Level 2.
 func (w *world) queue(name string, priority int) *queue {
+	w.t.Helper()
+	return w.queueAt(name, priority, "2", queueKernel)
+}
+
+// queueAt starts one at a level, of kernels that last so long.
+func (w *world) queueAt(name string, priority int, level string, kernel time.Duration) *queue {
 	w.t.Helper()
 	path := filepath.Join(filepath.Dir(w.dir), name)
 	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
@@ -39,8 +45,8 @@ func (w *world) queue(name string, priority int) *queue {
 		w.t.Fatal(err)
 	}
 	w.t.Cleanup(func() { _ = unix.Munmap(page) })
-	iterations := strconv.Itoa(int(20000 * (queueKernel / (100 * time.Microsecond))))
-	p := w.xrun([]string{"--name", name, "--priority", strconv.Itoa(priority), "--level", "2"},
+	iterations := strconv.Itoa(int(20000 * (kernel / (100 * time.Microsecond))))
+	p := w.xrun([]string{"--name", name, "--priority", strconv.Itoa(priority), "--level", level},
 		filepath.Join(built, "queue"), filepath.Join(built, "kernels.ptx"), iterations, path)
 	return &queue{proc: p, done: (*uint32)(unsafe.Pointer(&page[0]))}
 }

@@ -38,7 +38,7 @@ func newWorld(t *testing.T) *world {
 			w.env = append(w.env, e)
 		}
 	}
-	w.env = append(w.env, "XMSCHED_DIR="+w.dir)
+	w.env = append(w.env, "XMSCHED_DIR="+w.dir, "XMSCHED_STATE="+filepath.Join(dir, "state"))
 	return w
 }
 
@@ -179,6 +179,14 @@ type row struct {
 	Threshold uint32
 	Batch     uint32
 	RunTimeMS float64 `json:"run_time_ms"`
+
+	StoppedMS  float64 `json:"stopped_ms"`
+	Holds      uint32
+	HoldUS     float64 `json:"hold_us"`
+	Preemption []struct {
+		Level        uint32
+		Taken, Given uint64
+	}
 }
 
 // list asks xcli for the rows with one of the names; none: all.

@@ -39,6 +39,7 @@ func (p probing) sheets(runDir string, log *slog.Logger) xserver.Sheets {
 	s := xserver.Sheets{Dir: dir}
 	if p.sim {
 		s.Driver = func() (string, error) { return sheet.SimulatedDriver, nil }
+		s.AtStart = true
 	} else {
 		s.Present = installed()
 	}
