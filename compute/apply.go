@@ -37,7 +37,7 @@ func (s *Scheduler) join(seat *seat) {
 		d.domain.add(p)
 	}
 	p.add(seat)
-	d.domain.change(p) // another may speak for it now
+	s.tellOf(p) // its hints may be another's now
 	if seat.ready {
 		s.count(p, true)
 		if p.ready == 1 {
@@ -61,18 +61,32 @@ func (s *Scheduler) part(who *seat) {
 	s.touch(p)
 	p.members = slices.DeleteFunc(p.members, func(x *seat) bool { return x == who })
 	if len(p.members) > 0 {
-		p.device.domain.change(p)
+		s.tellOf(p)
 		return
 	}
 	d := p.device
 	p.settle(s.now, false)
+	d.past.forget(p)
 	d.domain.remove(p)
 	delete(d.joint, p.key)
 	if g := p.gang; g != nil {
 		g.remove(p)
 		s.wakeGang(g)
+		for _, other := range g.parties {
+			other.device.domain.change(other)
+		}
 		if len(g.parties) == 0 {
 			delete(s.gangs, g.name)
+		}
+	}
+}
+
+// tellOf has the deciders told of a party, and of all of its gang.
+func (s *Scheduler) tellOf(p *party) {
+	p.device.domain.change(p)
+	if p.gang != nil {
+		for _, other := range p.gang.parties {
+			other.device.domain.change(other)
 		}
 	}
 }
@@ -99,6 +113,9 @@ func (s *Scheduler) enlist(p *party) {
 		s.gangs[g.name] = g
 	}
 	g.add(p)
+	// Ids break ties: on all devices the same way, or gangs would go in circles.
+	g.members++
+	p.id = jointGang | TaskID(g.serial)<<20 | g.members
 	g.newcomer(p)
 	s.wakeGang(g)
 }
@@ -118,11 +135,12 @@ func (s *Scheduler) wakeGang(g *gang) {
 }
 
 // maxRounds bounds how often gangs may send the deciders back to work in one
-// step. Each round settles at least the oldest gang that is not settled yet.
-const maxRounds = 1000
+// step, against deciders that contradict themselves.
+const maxRounds = 10_000
 
 // decide asks every decider that has to be asked, and lets gangs follow what was
-// decided, until nothing moves any more.
+// decided, one after the other, until nothing moves any more. The one that has
+// waited longest goes first: what it gets nobody takes away.
 func (s *Scheduler) decide() {
 	for range maxRounds {
 		for _, m := range s.domains {
@@ -133,16 +151,15 @@ func (s *Scheduler) decide() {
 		if len(s.awake) == 0 {
 			return
 		}
-		slices.SortFunc(s.awake, func(a, b *gang) int { return cmp.Compare(a.serial, b.serial) })
-		for _, g := range s.awake {
-			g.awake = false
-			g.step(s.now)
-			for _, p := range g.parties {
-				s.touch(p)
-			}
+		oldest := slices.MinFunc(s.awake, func(a, b *gang) int {
+			return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.serial, b.serial))
+		})
+		s.awake = slices.DeleteFunc(s.awake, func(g *gang) bool { return g == oldest })
+		oldest.awake = false
+		oldest.step(s.now)
+		for _, p := range oldest.parties {
+			s.touch(p)
 		}
-		clear(s.awake)
-		s.awake = s.awake[:0]
 	}
 }
 

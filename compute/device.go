@@ -14,6 +14,7 @@ type device struct {
 	joint  map[partyKey]*party // those that others may join
 
 	running queue[party] // with work and an open gate
+	past    runs         // that have ended
 	floors  floors
 
 	touched []*seat // whose grants may have changed

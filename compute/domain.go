@@ -76,7 +76,7 @@ func (m *domain) snapshot(now time.Duration) Snapshot {
 		// Who has been ready longest comes first; never a map's order.
 		slices.SortFunc(m.changed, func(a, b *party) int {
 			return cmp.Or(cmp.Compare(a.readySince, b.readySince), cmp.Compare(a.device.name, b.device.name),
-				cmp.Compare(a.speaker0(), b.speaker0()))
+				cmp.Compare(a.first(), b.first()))
 		})
 		m.fresh = false
 	}
@@ -93,8 +93,8 @@ func (m *domain) snapshot(now time.Duration) Snapshot {
 	return snapshot
 }
 
-// speaker0 is the speaker's task; 0 for a party that has nobody left.
-func (p *party) speaker0() TaskID {
+// first is the task of the first member; 0 for a party that has nobody left.
+func (p *party) first() TaskID {
 	if len(p.members) == 0 {
 		return 0
 	}

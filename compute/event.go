@@ -59,8 +59,10 @@ type CPUPriorityChanged struct {
 }
 
 // Overran says that what a task had begun on a device before its gate closed
-// held the device for By longer, in place of those that ran since. The task is
-// charged for it, and they are charged for less.
+// last has taken By of the device's time since then, or since this was told last,
+// from those that ran there until now, or until its gate opened again. The task
+// is charged for it, and they are charged for less, by how long each ran: it is
+// exact if it is told whenever the turn passes.
 type Overran struct {
 	Task   TaskID
 	Device Device

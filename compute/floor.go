@@ -58,7 +58,7 @@ func (f *floors) keep(p *party, now time.Duration) {
 	s := &p.floor
 	share := 0.0
 	if !p.gone && f.strict && (p.gang == nil || len(p.gang.parties) == 1) {
-		share = p.speaker().task.hints.MinShare
+		share = p.hints().MinShare
 	}
 	if share == 0 && s.share == 0 {
 		return
@@ -80,7 +80,7 @@ func (f *floors) keep(p *party, now time.Duration) {
 	}
 	s.share, s.since, s.earns = share, now, share > 0 && p.ready > 0 && !p.verdict.Open && f.turn != p
 	if share > 0 {
-		s.turn = cmp.Or(p.speaker().task.hints.Quantum, DefaultQuantum)
+		s.turn = cmp.Or(p.hints().Quantum, DefaultQuantum)
 		s.price = time.Duration(float64(s.turn)/share) - s.turn
 	}
 	if s.earns {

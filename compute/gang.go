@@ -19,6 +19,7 @@ type gang struct {
 	name    string
 	serial  uint64
 	parties []*party // by device
+	members TaskID   // parties that it ever had
 
 	ready      int           // members with work, on all devices
 	readySince time.Duration // when the first of them turned ready

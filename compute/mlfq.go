@@ -9,8 +9,8 @@ import (
 // Dusseau's textbook): it learns who is interactive. A task starts at the top
 // level; one that has used up its allotment there, in one go or in many, goes a
 // level down, where turns are longer and rarer; levels above go first, at once.
-// Who waited or slept for 100 ms comes a level up, so that nobody starves and
-// who changes its ways is believed.
+// Who has waited for 100 ms at a stretch, or slept for 100 ms in all, comes a level
+// up, so that nobody starves and who uses little stays at the top.
 //
 // The name, the levels and their lengths are XSched's.
 func MLFQ() Policy {
@@ -42,8 +42,9 @@ type mlfq struct {
 func allotment(level int) time.Duration { return mlfqTurn << level }
 
 func (m *mlfq) wakes(t *turner, now time.Duration) {
-	if up := int(min((now-t.from)/mlfqBoost, mlfqLevels)); up > 0 {
-		t.level, t.used = max(t.level-up, 0), 0
+	t.slept = min(t.slept+now-t.from, mlfqLevels*mlfqBoost)
+	if up := int(t.slept / mlfqBoost); up > 0 {
+		t.level, t.used, t.slept = max(t.level-up, 0), 0, t.slept%mlfqBoost
 	}
 }
 

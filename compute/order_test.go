@@ -183,11 +183,8 @@ func (p *plainLevels) first() *turner {
 }
 
 func (p *plainLevels) wakes(t *turner, now time.Duration) {
-	for slept := now - t.from; slept >= mlfqBoost && t.level+1 > 0; slept -= mlfqBoost {
+	for t.slept = min(t.slept+now-t.from, 4*mlfqBoost); t.slept >= mlfqBoost; t.slept -= mlfqBoost {
 		t.level, t.used = max(t.level-1, 0), 0
-		if t.level == 0 {
-			break
-		}
 	}
 }
 

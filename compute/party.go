@@ -46,6 +46,10 @@ type party struct {
 	verdict Verdict
 	open    bool // what came of the verdict
 	running link[party]
+	began   time.Duration // the present run, if linked
+	closed  time.Duration // when the gate closed last
+	opened  time.Duration // when it opened last
+	told    time.Duration // until then overruns have been told
 	ran     time.Duration // until since, of all members together
 	since   time.Duration
 
@@ -61,11 +65,25 @@ type partyKey struct {
 	task    TaskID
 }
 
-// joint ids are those of parties that are not a single task on its own device.
-const joint TaskID = 1 << 63
+// Ids of parties that are not a single task on a device of its own.
+const (
+	joint     TaskID = 1 << 63
+	jointGang TaskID = 1<<63 | 1<<62
+)
 
-// speaker is the member whose hints count for all.
-func (p *party) speaker() *seat { return p.members[0] }
+// hints are those of the member with the smallest id, in a gang of all its
+// devices: they count for all.
+func (p *party) hints() *Hints {
+	first := p.members[0].task
+	if p.gang != nil {
+		for _, other := range p.gang.parties {
+			if len(other.members) > 0 && other.members[0].task.id < first.id {
+				first = other.members[0].task
+			}
+		}
+	}
+	return &first.hints
+}
 
 func (p *party) add(s *seat) {
 	i, _ := slices.BinarySearchFunc(p.members, s, func(a, b *seat) int { return cmp.Compare(a.task.id, b.task.id) })
@@ -84,16 +102,21 @@ func (p *party) busy() bool {
 // state is what the decider sees.
 func (p *party) state(now time.Duration) TaskState {
 	p.account(now)
-	s := p.speaker()
+	first := p.members[0]
 	state := TaskState{
-		Task: p.id, Device: p.device.name, Hints: s.task.hints, CPUPriority: s.task.cpu,
+		Task: p.id, Device: p.device.name, Hints: *p.hints(), CPUPriority: first.task.cpu,
 		Ready: p.busy(), ReadySince: p.readySince,
-		Open: p.open, Mode: p.device.mode(s), RunTime: p.ran,
+		Open: p.open, Mode: p.device.mode(first), RunTime: p.ran,
 	}
 	for _, m := range p.members[1:] {
 		state.CPUPriority = max(state.CPUPriority, m.task.cpu)
 	}
 	if g := p.gang; g != nil {
+		for _, other := range g.parties {
+			for _, m := range other.members {
+				state.CPUPriority = max(state.CPUPriority, m.task.cpu)
+			}
+		}
 		state.ReadySince = g.readySince
 		state.Summoned, state.Seniority = p.summoned, Seniority{g.since, g.serial}
 	}
@@ -111,13 +134,21 @@ func (p *party) account(now time.Duration) {
 // settle has the accounts follow whether it runs from now on.
 func (p *party) settle(now time.Duration, open bool) {
 	p.account(now)
-	p.open = open
+	if p.open != open {
+		if p.open = open; open {
+			p.opened = now
+		} else {
+			p.closed = now
+		}
+	}
 	lent := slices.ContainsFunc(p.members, func(s *seat) bool { return s.lent })
 	switch runs := (open || lent) && p.ready > 0 && !p.gone; {
 	case runs && !p.running.linked():
 		p.device.running.push(&p.running)
+		p.began = now
 	case !runs && p.running.linked():
 		p.running.unlink()
+		p.device.past.add(run{p, p.began, now})
 	}
 }
 

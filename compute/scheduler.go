@@ -193,7 +193,7 @@ func (s *Scheduler) hint(t *task, h Hints) {
 			d.touch(seat)
 			s.competitors(d.domain)
 		} else if seat.party != nil {
-			d.domain.change(seat.party)
+			s.tellOf(seat.party)
 			s.touch(seat.party)
 		}
 	}
@@ -207,40 +207,8 @@ func (s *Scheduler) setCPU(e CPUPriorityChanged) {
 	t.cpu = min(max(e.Priority, MinPriority), MaxPriority)
 	for _, d := range s.devices {
 		if seat, ok := d.seats[t.id]; ok && seat.party != nil {
-			d.domain.change(seat.party)
+			s.tellOf(seat.party)
 		}
-	}
-}
-
-// overran charges a task for what it held of a device after its gate had closed,
-// and those that were running there meanwhile for so much less.
-func (s *Scheduler) overran(e Overran) {
-	d := s.device(e.Device)
-	if d == nil || e.By <= 0 {
-		return
-	}
-	late, ok := d.seats[e.Task]
-	if !ok || late.party == nil {
-		return
-	}
-	late.ran += e.By
-	late.party.account(s.now)
-	late.party.ran += e.By
-	d.domain.change(late.party)
-	others := 0
-	for p := range d.running.all() {
-		if p != late.party {
-			others++
-		}
-	}
-	for p := range d.running.all() {
-		if p == late.party {
-			continue
-		}
-		p.account(s.now)
-		p.ran -= e.By / time.Duration(others)
-		p.speaker().ran -= e.By / time.Duration(others)
-		d.domain.change(p)
 	}
 }
 

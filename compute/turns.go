@@ -102,6 +102,7 @@ type turner struct {
 	clock  int64         // virtual time
 	level  int           // of MLFQ
 	used   time.Duration // of the allotment there
+	slept  time.Duration // that has not lifted it yet
 	from   time.Duration // since when it waits, or sleeps
 }
 
@@ -243,7 +244,8 @@ func (r *turns) put(t *turner, to place, now time.Duration) {
 func (r *turns) hand(now time.Duration) {
 	if h := r.holder; h != nil {
 		over := r.end != 0 && now >= r.end && (r.order.capped() || r.waits())
-		if over || r.order.overtakes(h) {
+		// A gang keeps its turn to the end: it was hard to come by.
+		if over || !h.seniority.IsGang() && r.order.overtakes(h) {
 			r.put(h, waiting, now)
 		}
 	}
