@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The row cycles, some 2 minutes: 10,000 suspensions at random moments of compute
+# The row cycles, under 2 minutes: 10,000 suspensions at random moments of compute
 # groups, and as many of all groups, over every kind of work. Leaves one file.
 . "$(dirname "$0")/lib.sh"
 

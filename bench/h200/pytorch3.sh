@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The row pytorch with everything in one run, some 4 minutes: decode and training
+# The row pytorch with everything in one run, some 3 minutes: decode and training
 # alone, sharing without us, under MPS, under xmsched at Level 3. SECONDS_EACH=6 makes
 # it shorter, ONCE=1 leaves out the second run alone. Leaves one file. The simulated
 # GPU cannot run PyTorch: DRY says only what would be run.

@@ -32,13 +32,10 @@ const (
 	ModeMPS     = "mps"     // sharing by NVIDIA's MPS, the requests at high priority, without us
 	ModeXmsched = "xmsched" // under the daemon
 	ModeDirect  = "direct"  // channels switched by the program itself, without the daemon
-	// ModeInProcess: a program schedules its own work by our interfaces, without the
-	// daemon.
-	ModeInProcess = "in-process"
-	ModeFree      = "free"    // preloaded, no competitor
-	ModeBounded   = "bounded" // preloaded, a competitor is registered, Level 1
-	ModeGated     = "gated"   // the same at Level 2: a wait in front of every command
-	ModeNoCUDA    = "no-cuda" // preloaded, a program that never uses CUDA
+	ModeFree    = "free"    // preloaded, no competitor
+	ModeBounded = "bounded" // preloaded, a competitor is registered, Level 1
+	ModeGated   = "gated"   // the same at Level 2: a wait in front of every command
+	ModeNoCUDA  = "no-cuda" // preloaded, a program that never uses CUDA
 )
 
 // Row is one measurement.
