@@ -156,6 +156,7 @@ static void ends(void)
     CHECK(cuCtxSetCurrent(context));
     TRUE(before - free_memory() >= 20 * MIB);
     CHECK(cuMemsetD8_v2(p, 1, 16));
+    CHECK(cuCtxSynchronize()); /* cuMemFree does not wait for users of a pool's memory */
     CHECK(cuMemFree_v2(p));
     TRUE(free_memory() == before);
     CHECK(cuMemPoolCreate(&pool, &props));
