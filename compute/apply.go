@@ -22,7 +22,7 @@ func (s *Scheduler) join(seat *seat) {
 	p := d.joint[key]
 	if p == nil {
 		p = &party{id: seat.task.id, key: key, device: d, since: s.now}
-		p.members, p.running.owner = p.one[:0], p
+		p.members, p.running.owner, p.let.owner = p.one[:0], p, p
 		if key.task == 0 || s.traits.Machine {
 			s.lastJoint++
 			p.id = joint | s.lastJoint
@@ -207,13 +207,11 @@ func (s *Scheduler) ruleFloors(d *device) {
 			s.touch(p)
 		}
 	}
-	for _, seat := range d.seats {
-		if p := seat.party; p != nil {
-			s.touch(p)
-			if p.gang != nil {
-				for _, other := range p.gang.parties {
-					s.touch(other)
-				}
+	for p := range d.let.all() {
+		s.touch(p)
+		if p.gang != nil {
+			for _, other := range p.gang.parties {
+				s.touch(other)
 			}
 		}
 	}

@@ -13,6 +13,7 @@ type device struct {
 	seats  map[TaskID]*seat
 	joint  map[partyKey]*party // those that others may join
 
+	let     queue[party] // whom the policy lets run, with work or not
 	running queue[party] // with work and an open gate
 	past    runs         // that have ended
 	floors  floors

@@ -34,6 +34,9 @@ func (m *domain) add(p *party) {
 
 func (m *domain) remove(p *party) {
 	p.gone = true
+	if p.let.linked() {
+		p.let.unlink()
+	}
 	delete(m.parties, p.id)
 	m.gone = append(m.gone, p.id)
 }
@@ -59,6 +62,13 @@ func (m *domain) decide(now time.Duration, s *Scheduler) {
 	m.replanned = true
 	for _, v := range decision.Verdicts {
 		if p, ok := m.parties[v.Task]; ok {
+			if v.Open != p.verdict.Open {
+				if v.Open {
+					p.device.let.push(&p.let)
+				} else {
+					p.let.unlink()
+				}
+			}
 			p.verdict = v
 			s.touch(p)
 			if p.gang != nil {

@@ -201,6 +201,18 @@ func parseEvent(f []string) (Event, error) {
 		return Ready{task, Device(rest[0])}, nil
 	case "idle":
 		return Idle{task, Device(rest[0])}, nil
+	case "cpu":
+		n, err := strconv.Atoi(rest[0])
+		return CPUPriorityChanged{task, n}, err
+	case "overran":
+		by, err := time.ParseDuration(rest[1])
+		return Overran{task, Device(rest[0]), by}, err
+	case "waits", "goes-on":
+		other, err := strconv.ParseUint(rest[0], 10, 64)
+		if f[0] == "waits" {
+			return Waiting{task, TaskID(other)}, err
+		}
+		return WaitOver{task, TaskID(other)}, err
 	}
 	return nil, fmt.Errorf("unknown event %q", f[0])
 }
@@ -208,11 +220,12 @@ func parseEvent(f []string) (Event, error) {
 func parseHints(words []string) (h Hints, err error) {
 	for _, w := range words {
 		name, value, _ := strings.Cut(w, "=")
-		switch name {
-		case "priority":
-			h.Priority, err = strconv.Atoi(value)
-		case "quantum":
-			h.Quantum, err = time.ParseDuration(value)
+		hint, ok := HintByName(name)
+		switch {
+		case name == "process":
+			h.Process, err = strconv.ParseUint(value, 10, 64)
+		case ok:
+			err = hint.Parse(value, &h)
 		default:
 			err = fmt.Errorf("unknown hint %q", name)
 		}

@@ -44,7 +44,8 @@ type party struct {
 	shown, summoned bool
 
 	verdict Verdict
-	open    bool // what came of the verdict
+	let     link[party] // while the verdict is open
+	open    bool        // what came of the verdict
 	running link[party]
 	began   time.Duration // the present run, if linked
 	closed  time.Duration // when the gate closed last
