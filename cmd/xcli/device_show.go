@@ -124,8 +124,9 @@ func (p *page) figures() {
 	p.printf("\n")
 	t := cli.NewTable("WHAT", "IS", "FROM")
 	row := func(what, format string, args ...any) { t.Row(what, fmt.Sprintf(format, args...), p.from) }
-	if m.Switch != nil {
-		row("context switch in mid-kernel", "%s", span(m.Switch))
+	if w := m.Switch; w != nil {
+		row("context switch in mid-kernel", "%s", span(w.Cost))
+		row("  two busy processes", "turns of %s, %.1f and %.1f %% of the GPU", micros(w.TurnUS), w.SharePercent, w.OtherSharePercent)
 	}
 	if f := m.Foreground; f != nil {
 		row("another process's empty command", "alone %s, beside a busy process %s", span(f.Alone), span(f.Beside))
@@ -133,14 +134,14 @@ func (p *page) figures() {
 		row("  the busy one suspended", "%s", span(f.Stopped))
 	}
 	if s := m.TimeSlice; s != nil {
-		row("time slice", "accepted %s to %s; without asking a turn lasts %s", micros(float64(s.LowestUS)), micros(float64(s.HighestUS)), micros(s.DefaultTurnUS))
+		row("time slice", "accepted %s to %s", micros(float64(s.LowestUS)), micros(float64(s.HighestUS)))
 		row("  setting it", "GPU idle %s, busy %s", span(s.SetIdle), span(s.SetBusy))
 		for _, one := range s.Tried {
 			if !one.Accepted {
 				row("  of "+micros(float64(one.AskedUS)), "refused: %s", one.Status)
 				continue
 			}
-			row("  of "+micros(float64(one.AskedUS)), "turns of %s, %.1f %% of the GPU, %.1f %% lost to switching", micros(one.TurnUS), one.SharePercent, one.LostPercent)
+			row("  of "+micros(float64(one.AskedUS)), "turns of %s, %.1f %% of the GPU beside %.1f %% of a process with the default", micros(one.TurnUS), one.SharePercent, one.OtherSharePercent)
 		}
 	}
 	if q := m.Queue; q != nil {

@@ -86,11 +86,11 @@ func (t *together) look() (turns, error) {
 	begin, before := time.Now(), t.h.beats()
 	n := t.h.absences(window, t.alone)
 	took := time.Since(begin)
-	now := turns{own: min(float64(t.h.beats()-before)/took.Seconds()/t.alone, 1)}
+	now := turns{own: float64(t.h.beats()-before) / took.Seconds() / t.alone}
 	if err := <-reply; err != nil {
 		return now, err
 	}
-	now.other = min(theirs/t.theirs, 1)
+	now.other = theirs / t.theirs
 	if n > 0 {
 		now.turn = time.Duration(now.own * float64(took) / float64(n))
 	}
@@ -128,30 +128,34 @@ func (t *together) part() error {
 	return err
 }
 
-// contextSwitch is what the GPU loses at each turn from one busy process to the
-// other, both with the time slice that they were made with.
-func contextSwitch(g *gpu, p *peer) (*sheet.Times, error) {
+// contextSwitch looks how both share the GPU with the time slices that they were
+// made with.
+func contextSwitch(g *gpu, p *peer) (*sheet.Switch, error) {
 	t, err := meet(g, p)
 	if err != nil {
 		return nil, err
 	}
 	var costs []time.Duration
+	var last turns
 	for range switchWindows {
 		now, e := t.look()
 		if err = e; err != nil {
 			break
 		}
+		last = now
 		if now.turn > 0 { // of a turn and the switch after it, the part lost
 			costs = append(costs, time.Duration(now.lost()/max(1-now.lost(), 0.01)*float64(now.turn)))
 		}
 	}
 	if err == nil && len(costs) == 0 {
-		err = errors.New("no turns of two busy processes were seen")
+		err = fmt.Errorf("no turns of two busy processes were seen: one had %.1f %% of the GPU, the other %.1f %%", percent(last.own), percent(last.other))
 	}
 	if err := errors.Join(err, t.part()); err != nil {
 		return nil, err
 	}
-	return times(costs), nil
+	return &sheet.Switch{
+		Cost: times(costs), TurnUS: microseconds(last.turn), SharePercent: percent(last.own), OtherSharePercent: percent(last.other),
+	}, nil
 }
 
 // timeSlices finds out which lengths are accepted and what they do.
@@ -176,11 +180,7 @@ func timeSlices(g *gpu, c *channels, p *peer) (*sheet.TimeSlice, error) {
 	if err != nil {
 		return nil, err
 	}
-	var usual turns
-	if usual, err = t.look(); err == nil {
-		s.DefaultTurnUS = microseconds(usual.turn)
-		s.SetBusy, err = settingTimes(c)
-	}
+	s.SetBusy, err = settingTimes(c)
 	for _, us := range shared {
 		if err != nil {
 			break
@@ -203,7 +203,7 @@ func (t *together) try(c *channels, us uint32) (sheet.Slice, error) {
 	time.Sleep(window / 10)
 	now, err := t.look()
 	one.TurnUS = microseconds(now.turn)
-	one.SharePercent, one.LostPercent = percent(now.own), percent(now.lost())
+	one.SharePercent, one.OtherSharePercent = percent(now.own), percent(now.other)
 	return one, err
 }
 

@@ -40,7 +40,6 @@ var tolerances = []struct {
 	{"worst_us", tolerance{1, 300}}, // one outlier decides it
 	{"_gb_per_s", tolerance{0.1, 0}},
 	{"share_percent", tolerance{0.1, 5}},
-	{"lost_percent", tolerance{0.25, 5}},
 	{"turn_us", tolerance{0.25, 50}},
 	{"create_ms", tolerance{0.5, 20}},
 	{"destroy_ms", tolerance{0.5, 20}},

@@ -15,7 +15,7 @@ func TestSheetsThatDifferByMeasuringAloneAreEqual(t *testing.T) {
 	after.Probe.Notes = []string{"x"}
 	after.Measured.TookMS *= 2
 	after.Measured.Levels[2].Busy.Stop = &Times{640 * 1.2, 1280 * 1.9, 50}
-	after.Measured.Switch.MedianUS -= 19
+	after.Measured.Switch.Cost.MedianUS -= 19
 	after.Measured.Copy.ToDeviceGBs *= 0.95
 	after.Measured.Isolation[0].FreeBytes = 7
 	if d := Compare(sample(), after); len(d) != 0 {

@@ -65,12 +65,10 @@ type Probe struct {
 
 // Measured are the figures.
 type Measured struct {
-	At     time.Time `json:"at"`
-	TookMS float64   `json:"took_ms"`
-	Levels []Level   `json:"levels"`
-	// Switch is what the GPU loses when it turns from one busy process to
-	// another, in mid-kernel.
-	Switch     *Times      `json:"context_switch,omitempty"`
+	At         time.Time   `json:"at"`
+	TookMS     float64     `json:"took_ms"`
+	Levels     []Level     `json:"levels"`
+	Switch     *Switch     `json:"context_switch,omitempty"`
 	Foreground *Foreground `json:"foreground,omitempty"`
 	TimeSlice  *TimeSlice  `json:"time_slice,omitempty"`
 	Queue      *Queue      `json:"queue,omitempty"`
@@ -109,6 +107,17 @@ type Stops struct {
 	ResumeCall *Times `json:"resume_call"` // how much of that the asking takes
 }
 
+// Switch is how two processes share the GPU that run kernels without end and have
+// asked for nothing.
+type Switch struct {
+	Cost *Times `json:"cost"` // what the GPU loses when it turns from one to the other
+	// TurnUS is how long the measuring process runs at a time, SharePercent how
+	// much of the GPU's time it gets, OtherSharePercent what the other one gets.
+	TurnUS            float64 `json:"turn_us"`
+	SharePercent      float64 `json:"share_percent"`
+	OtherSharePercent float64 `json:"other_share_percent"`
+}
+
 // Foreground is the time from launch to completion of one empty command of
 // another process, while this one is as the fields say.
 type Foreground struct {
@@ -120,14 +129,11 @@ type Foreground struct {
 
 // TimeSlice is what can be asked of the hardware's time slices.
 type TimeSlice struct {
-	// DefaultTurnUS is how long a process runs at a time that has asked for
-	// nothing, beside an equally busy one.
-	DefaultTurnUS float64 `json:"default_turn_us"`
-	LowestUS      uint32  `json:"lowest_us"`          // accepted
-	HighestUS     uint32  `json:"highest_us"`         // accepted
-	Tried         []Slice `json:"tried"`              // beside a process with the default
-	SetIdle       *Times  `json:"set_idle,omitempty"` // a call, with the GPU idle
-	SetBusy       *Times  `json:"set_busy,omitempty"` // beside another busy process
+	LowestUS  uint32  `json:"lowest_us"`          // accepted
+	HighestUS uint32  `json:"highest_us"`         // accepted
+	Tried     []Slice `json:"tried"`              // beside a process with the default
+	SetIdle   *Times  `json:"set_idle,omitempty"` // a call, with the GPU idle
+	SetBusy   *Times  `json:"set_busy,omitempty"` // beside another busy process
 }
 
 // Slice is one length that was tried.
@@ -139,8 +145,8 @@ type Slice struct {
 	// equally busy one; SharePercent how much of the GPU's time it got.
 	TurnUS       float64 `json:"turn_us"`
 	SharePercent float64 `json:"share_percent"`
-	// LostPercent is the time that neither got.
-	LostPercent float64 `json:"lost_percent"`
+	// OtherSharePercent is what the other one got; the rest nobody did.
+	OtherSharePercent float64 `json:"other_share_percent"`
 }
 
 // Queue is what one stream holds.
@@ -238,7 +244,9 @@ func (s *Sheet) Costs() Costs {
 			c.Suspend, c.Resume = l.Busy.Stop.median(), l.Busy.ResumeCall.median()
 		}
 	}
-	c.Switch = s.Measured.Switch.median()
+	if w := s.Measured.Switch; w != nil {
+		c.Switch = w.Cost.median()
+	}
 	if t := s.Measured.TimeSlice; t != nil {
 		c.SetSlice = t.SetBusy.median()
 	}
