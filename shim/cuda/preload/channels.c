@@ -29,6 +29,7 @@ struct carried {
 	uint32_t want;
 	uint32_t hold, slice; /* as the board wants them, or nothing */
 	uint32_t holds;       /* suspensions carried out on this board */
+	uint32_t slice_told;  /* what is in force */
 	uint32_t why;         /* XM_LEVEL_WHY_*, as last found; NONE too before that */
 	uint64_t judged;      /* what had changed by then; 0: nothing was found yet */
 	enum xm_hold_rest rest;
@@ -127,11 +128,12 @@ static uint32_t fits(uint64_t ns)
 }
 
 /* Where the section of that board still is: what was done. did_too: and that it is the answer to c->want. */
-static void tell(struct xm_dev *dev, const struct carried *c, const struct result *r, bool did_too)
+static void tell(struct xm_dev *dev, struct carried *c, const struct result *r, bool did_too)
 {
 	struct xm_hold_now now = xm_hold_look(dev->uuid);
 	struct xm_client_line *line;
 
+	c->slice_told = now.slice;
 	pthread_mutex_lock(&xm_lock);
 	if (dev->section && c->generation == atomic_load(&xm_state.generation)) {
 		line = &dev->section->client;
@@ -226,6 +228,8 @@ static uint64_t look_again(struct xm_dev *dev, struct carried *c)
 		c->judged = 0;
 		return 0;
 	}
+	if (c->slice && xm_hold_look(dev->uuid).slice != c->slice_told)
+		tell(dev, c, NULL, false); /* a context came or went: see slice.c */
 	return c->rest == XM_HOLD_REST_SOON ? SOON_NS : c->rest == XM_HOLD_REST_LATER ? LATER_NS : HEART_NS;
 }
 

@@ -29,7 +29,9 @@
  */
 XM_INTERNAL int xm_hold_set(const uint8_t uuid[16], uint32_t hold, uint64_t *ns);
 
-/* Time slice in us for the compute groups; 0: what they had. A refusal is undone. */
+/* Time slice in us for the compute groups; 0: what they had. Where there are several
+ * they get 1000 at least, since short ones would keep each other from running:
+ * xm_hold_look tells. A refusal is undone. */
 XM_INTERNAL int xm_hold_slice(const uint8_t uuid[16], uint32_t us, uint64_t *ns);
 
 /* What is left to be done on the GPU, because the driver refused it or somebody made a channel. */
@@ -45,7 +47,7 @@ XM_INTERNAL enum xm_hold_rest xm_hold_again(const uint8_t uuid[16], int *refused
 /* What is in force. */
 struct xm_hold_now {
 	uint32_t hold;  /* of the channels themselves: the most that any of them is subject to */
-	uint32_t slice; /* us; 0: their own */
+	uint32_t slice; /* us; 0: their own; else 1 or more, which may be longer than wished */
 	uint32_t compute_groups, groups, channels;
 	uint32_t compute_channels;
 	bool subdevice; /* one was found to which controls can go */

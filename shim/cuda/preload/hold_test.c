@@ -471,7 +471,16 @@ static void slices(void)
 	n = make_context(b);
 	CHECK(kicks > 0);
 	EQUAL(xm_hold_again(gpu0, &refused), XM_HOLD_REST_NONE);
-	EQUAL(slice_of(b.client, n.group[0]), 300);
+	EQUAL(slice_of(b.client, n.group[0]), 1000); /* two short ones would stop each other */
+	EQUAL(slice_of(b.client, m.group[0]), 1000);
+	EQUAL(xm_hold_look(gpu0).slice, 1000);
+	EQUAL(xm_hold_slice(gpu0, 1700, NULL), 0);
+	EQUAL(slice_of(b.client, n.group[0]), 1700);
+	EQUAL(xm_hold_slice(gpu0, 300, NULL), 0);
+	free_object(b.client, n.group[0]);
+	EQUAL(xm_hold_again(gpu0, &refused), XM_HOLD_REST_NONE);
+	EQUAL(slice_of(b.client, m.group[0]), 300);
+	n = make_context(b);
 	EQUAL(xm_hold_slice(gpu0, 0, NULL), 0);
 	EQUAL(slice_of(b.client, m.group[0]), 1500); /* what it was */
 	EQUAL(slice_of(b.client, n.group[0]), XM_RM_DEFAULT_TIMESLICE_US);

@@ -42,7 +42,7 @@ struct xm_hold_now xm_hold_look(const uint8_t uuid[16])
 	xm_owned_lock();
 	if (gpu) {
 		now.hold = gpu->hold;
-		now.slice = gpu->slice;
+		now.slice = xm_slices_due(gpu);
 		now.subdevice = xm_rm_subdevice(&xm_owned, gpu) != NULL;
 	}
 	now.changes = xm_owned.changes;

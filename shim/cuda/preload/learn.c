@@ -18,22 +18,29 @@ void xm_hold_missed(void)
 	atomic_store(&xm_owned_missed, true);
 }
 
+/* Is a slice in force anywhere? The table's lock held. */
+static bool sliced(void)
+{
+	for (uint32_t i = 0; i < xm_owned.gpu_count; i++)
+		if (xm_owned.gpus[i].slice)
+			return true;
+	return false;
+}
+
 void xm_hold_made(const struct xm_rm_made *m, uint32_t source_client, uint32_t source)
 {
 	struct xm_rm_object *o;
 	enum xm_rm_kind kind;
-	bool sliced;
+	bool slices;
 
 	xm_owned_lock();
 	o = source ? xm_rm_duplicate(&xm_owned, m, source_client, source) : xm_rm_add(&xm_owned, m);
 	kind = o ? o->kind : 0;
-	sliced = false;
-	for (uint32_t i = 0; i < xm_owned.gpu_count; i++)
-		sliced |= xm_owned.gpus[i].slice != 0;
+	slices = sliced();
 	xm_owned_unlock();
 	if (kind == XM_RM_CHANNEL && xm_hold_any())
 		xm_hold_settle(m->client, m->handle);
-	if (kind == XM_RM_CHANNEL && sliced)
+	if (kind == XM_RM_CHANNEL && slices)
 		xm_channels_kick();
 	if (kind == XM_RM_PROFILER || kind == XM_RM_INSTANCE)
 		xm_channels_kick();
@@ -59,14 +66,18 @@ void xm_hold_free_begin(void)
 void xm_hold_free_end(uint32_t client, uint32_t handle, bool freed)
 {
 	struct xm_rm_object *o;
+	bool slices;
 
 	xm_owned_lock();
 	o = freed ? xm_rm_find(&xm_owned, client, handle) : NULL;
 	if (o)
 		xm_rm_drop(&xm_owned, o);
+	slices = sliced();
 	xm_owned_unlock();
 	pthread_mutex_unlock(&xm_hold_lock);
-	if (o)
+	if (o && slices)
+		xm_channels_kick();
+	else if (o)
 		xm_channels_news();
 }
 

@@ -36,6 +36,9 @@ XM_INTERNAL struct xm_gpu *xm_owned_gpu(const uint8_t uuid[16]);
 XM_INTERNAL int xm_slices_carry_out(const struct xm_gpu *gpu);
 XM_INTERNAL void xm_slices_forgive(const struct xm_gpu *gpu);
 
+/* The slice that they are to have, which is longer than wished where there are several. The table's lock held too. */
+XM_INTERNAL uint32_t xm_slices_due(const struct xm_gpu *gpu);
+
 /* A channel came, or may have been switched on behind our back. Takes xm_hold_lock. */
 XM_INTERNAL void xm_hold_settle(uint32_t client, uint32_t handle);
 

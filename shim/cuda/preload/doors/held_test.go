@@ -31,6 +31,7 @@ func TestHoldEndsWithSession(t *testing.T)        { held(t, "session_ends") }
 func TestHoldBesideGate(t *testing.T)             { held(t, "gated_too") }
 func TestContextMadeWhileHeld(t *testing.T)       { held(t, "another_context") }
 func TestHoldWithoutContext(t *testing.T)         { held(t, "no_context") }
+func TestSeveralContextsAreNotArmed(t *testing.T) { held(t, "several") }
 func TestLeavingWhileHeld(t *testing.T)           { held(t, "leaves") }
 func TestCase08RefusedHoldIsUndone(t *testing.T)  { held(t, "refused", "XMSCHED_SIM_RM=refuse-hold") }
 func TestWaitedFromOfIdleEdge(t *testing.T)       { held(t, "waits") }

@@ -318,6 +318,24 @@ static void another_context(void)
     is(XM_HOLD_NONE, 0, 0);
 }
 
+/* A program of two contexts is not armed, since they would stop each other; of one it is. */
+static void several(void)
+{
+    CUcontext made;
+
+    level3();
+    wants(XM_HOLD_NONE, 1);
+    is(XM_HOLD_NONE, 1, 0);
+    CHECK(cuCtxCreate_v2(&made, 0, 0));
+    SOON(word(&client()->slice_now) == 1000);
+    wants(XM_HOLD_NONE, 300);
+    is(XM_HOLD_NONE, 1000, 0);
+    CHECK(cuCtxDestroy_v2(made));
+    SOON(word(&client()->slice_now) == 300);
+    wants(XM_HOLD_NONE, 0);
+    is(XM_HOLD_NONE, 0, 0);
+}
+
 /* The only context goes, nothing is left to be held; the next one finds the want in force. */
 static void no_context(void)
 {
@@ -427,7 +445,7 @@ static const struct {
 } cases[] = {
     {"obeys", obeys},           {"changes_its_mind", changes_its_mind}, {"lease", lease},
     {"session_ends", session_ends}, {"gated_too", gated_too},           {"another_context", another_context},
-    {"no_context", no_context}, {"leaves", leaves},                     {"off", off},
+    {"several", several},       {"no_context", no_context},             {"leaves", leaves},                     {"off", off},
     {"refused", refused},       {"waits", waits},
 };
 
