@@ -13,7 +13,7 @@ func CHPF() Policy {
 		name: "CHPF",
 		traits: Traits{
 			Summary: "as HPF, by the processes' priority at the CPU (nice, chrt)",
-			Hints:   []string{"min-share"}, Strict: true,
+			Hints:   []string{"min-share"}, Strict: true, ByCPU: true,
 		},
 		fresh: func() Decider {
 			return newClasses(func(s *TaskState, _ time.Duration) rank { return steady(s.CPUPriority) })

@@ -29,6 +29,9 @@ type Traits struct {
 	Strict bool
 	// Machine policies decide all devices as one: tasks elsewhere count as well.
 	Machine bool
+	// ByCPU policies go by what [CPUPriorityChanged] tells, so that somebody has to
+	// tell it.
+	ByCPU bool
 	// ByProcess policies have the tasks of one process on a device run as one.
 	ByProcess bool
 }

@@ -179,6 +179,7 @@ func (s *Server) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	broken := make(chan error, 2)
 	parts.Go(func() { s.keepHouse() })
+	parts.Go(func() { s.keepCPUPriorities() })
 	parts.Go(func() { s.keepOffers() })
 	parts.Go(func() {
 		if err := s.grpc.Serve(newCrowdListener(s.control, maxConnections)); err != nil {
@@ -214,6 +215,9 @@ func (s *Server) policyName() string {
 
 // setPolicy changes the policy of all devices; hints stay.
 func (s *Server) setPolicy(p compute.Policy) error {
+	if s.byCPU(p) {
+		s.tellCPUPriorities() // it is to hold at once
+	}
 	if err := s.loop.SetPolicy(p); err != nil {
 		return err
 	}

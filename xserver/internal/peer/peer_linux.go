@@ -98,8 +98,9 @@ func Stopped(pid int) bool {
 
 // stat is what we read of /proc/PID/stat.
 type stat struct {
-	state byte
-	start uint64
+	state    byte
+	start    uint64
+	priority int
 }
 
 func readStat(pid int) (stat, error) {
@@ -108,14 +109,26 @@ func readStat(pid int) (stat, error) {
 		return stat{}, err
 	}
 	// The name may hold blanks and parentheses; what follows it is field 3.
-	const startTime = 22
+	const priority, startTime = 18, 22
 	end := bytes.LastIndexByte(text, ')')
 	fields := strings.Fields(string(text[end+1:]))
 	if end < 0 || len(fields) <= startTime-3 {
 		return stat{}, fmt.Errorf("/proc/%d/stat: unexpected form", pid)
 	}
 	start, err := strconv.ParseUint(fields[startTime-3], 10, 64)
-	return stat{state: fields[0][0], start: start}, err
+	if err != nil {
+		return stat{}, err
+	}
+	prio, err := strconv.Atoi(fields[priority-3])
+	return stat{state: fields[0][0], start: start, priority: prio}, err
+}
+
+// CPUPriority is a process's priority at the processor, that of its main thread:
+// the larger goes first. Ordinary ones have 0 less their niceness, from -19 to 20;
+// real-time ones 21 and their priority there, from 22 to 121.
+func CPUPriority(pid int) (int, error) {
+	stat, err := readStat(pid)
+	return 20 - stat.priority, err // the kernel has 20 + nice, and -1 - priority
 }
 
 // Name is what the process calls itself; empty if it is gone.

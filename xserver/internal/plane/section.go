@@ -21,6 +21,7 @@ type process struct {
 // task is the plane's side of a task.
 type task struct {
 	hints     compute.Hints
+	cpu       int // priority at the processor
 	processes int
 	seats     []*seat
 }
@@ -131,7 +132,8 @@ func (p *Plane) claim(pr *process, index int) {
 		p.rivalCame(d)
 		d.seats = append(d.seats, st)
 		t.seats = append(t.seats, st)
-		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints})
+		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints},
+			compute.CPUPriorityChanged{Task: pr.Task, Priority: t.cpu})
 	}
 	s := &section{process: pr, index: index, seat: st}
 	pr.sections[index] = s
@@ -181,7 +183,7 @@ func (p *Plane) lookAt(s *section) {
 	if s.want != 0 {
 		p.answered(s)
 	}
-	if s.seat.mode == compute.Top && !s.view.Ready && s.view.Edge != before.Edge {
+	if s.seat.choice.Leads() && !s.view.Ready && s.view.Edge != before.Edge {
 		p.ran(s)
 	}
 	switch {
