@@ -64,6 +64,7 @@ func TestRuleAgainstTheBestFixedChoice(t *testing.T) {
 		{"mixed", 1, 4700 * time.Microsecond},
 		{"decode", 1, 4700 * time.Microsecond},
 		{"decode", 2, 500 * time.Microsecond},
+		{"training", 1, 4700 * time.Microsecond},
 		{"rare", 1, 5 * time.Second},
 		{"rare", 8, 4700 * time.Microsecond},
 	} {

@@ -8,8 +8,9 @@
 // clock, starts no goroutine, and answers the same to the same history.
 //
 // The model:
-//   - foreground are the tasks of mode Top; the others are background. While a
-//     foreground has work the policy closes the background;
+//   - foreground are the tasks of mode Top, and those of the highest rank for which
+//     the policy was seen to close the others at once; the rest is background. While
+//     a foreground has work the policy closes the background;
 //   - an armed background is off the device within 0.2 ms, but two busy armed ones
 //     make no progress at all. So at most one armed task is runnable at any time:
 //     several take turns, and the next is let go only after the one before was
@@ -102,7 +103,8 @@ const (
 	// patience is how long a request may last before time slices are changed beside
 	// it.
 	patience = 20 * time.Millisecond
-	// settled is the least time between two changes of regime.
+	// settled is how long a regime lasts at least before backgrounds run beside. It is
+	// left at once when that was a mistake.
 	settled = time.Second
 	// late is how long after a gate was closed a command may turn up that had passed
 	// it.

@@ -108,7 +108,7 @@ func (c *Chooser) Ready(t *Task, at time.Duration) {
 	if t.ready {
 		return
 	}
-	t.ready, t.readyAt = true, at
+	t.ready, t.fresh, t.readyAt = true, true, at
 	if !t.order.Open && at-t.closedAt < late {
 		t.quiet = false // it may have passed the gate before it closed
 	}
@@ -119,8 +119,8 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 	if !t.ready {
 		return
 	}
-	t.ready, t.lastReady = false, at
-	if t.mode == compute.Top {
+	t.ready, t.fresh, t.lastReady = false, false, at
+	if t.leads {
 		t.requests.add(max(0, at-t.readyAt))
 	}
 }
@@ -130,7 +130,7 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 // waited. Unlike what lies between Ready and Idle, a run ends however soon the next
 // begins.
 func (c *Chooser) Ran(t *Task, run, launching time.Duration) {
-	if t.mode == compute.Top {
+	if t.leads {
 		t.bound.ran(c.now, run, launching)
 	}
 }
@@ -196,8 +196,42 @@ func (c *Chooser) wake(at time.Duration) {
 	}
 }
 
+// findLeaders says which tasks are foreground. A task that is none of mode Top leads
+// if nobody is of a higher rank, and the policy closed all of a lower one that had
+// work when it turned ready, and leaves none of them open beside it.
+func (c *Chooser) findLeaders() {
+	highest := -1 << 31
+	for _, t := range c.tasks {
+		highest = max(highest, t.rank)
+	}
+	for _, t := range c.tasks {
+		if t.mode != compute.Bounded || t.rank != highest {
+			t.strict = false
+		} else if t.ready && t.open {
+			over, beside := c.lower(t)
+			t.strict = !beside && (t.strict || over && t.fresh)
+		}
+		t.leads = t.mode == compute.Top || t.strict
+	}
+	for _, t := range c.tasks {
+		t.fresh = false
+	}
+}
+
+// lower says whether tasks of a lower rank have work and are closed, and whether
+// some are open.
+func (c *Chooser) lower(t *Task) (closed, open bool) {
+	for _, o := range c.tasks {
+		if o.rank < t.rank && o.ready {
+			closed, open = closed || !o.open, open || o.open
+		}
+	}
+	return closed, open
+}
+
 // survey looks over all tasks once.
 func (c *Chooser) survey() {
+	c.findLeaders()
 	s := summary{bestRank: -1 << 31}
 	for _, t := range c.tasks {
 		if t.order.Hold && !t.held && !t.stuck && t.holds {
@@ -212,7 +246,7 @@ func (c *Chooser) survey() {
 		}
 		s.exclusive = s.exclusive || t.member() && t.armed()
 		switch {
-		case t.mode == compute.Top:
+		case t.leads:
 			s.tops++
 			if t.ready && t.open {
 				s.busy = true
@@ -256,7 +290,7 @@ func (c *Chooser) follow(busy bool) {
 	c.busy = busy
 	edge := time.Duration(0)
 	for _, t := range c.tasks {
-		if t.mode != compute.Top {
+		if !t.leads {
 			continue
 		}
 		if busy && t.ready && (edge == 0 || t.readyAt < edge) {
@@ -289,13 +323,13 @@ func (c *Chooser) setRegime() {
 	if want == c.regime {
 		return
 	}
-	if want != Plain && c.regime != Plain && c.now < c.regimeAt+settled {
+	if want == Beside && c.regime != Plain && c.now < c.regimeAt+settled {
 		c.wake(c.regimeAt + settled)
 		return
 	}
 	c.regime, c.regimeAt = want, c.now
 	for _, t := range c.tasks {
-		t.bound.beside(want == Beside && t.mode == compute.Top)
+		t.bound.beside(want == Beside && t.leads)
 	}
 }
 
@@ -304,7 +338,7 @@ func (c *Chooser) setRegime() {
 func (c *Chooser) cpuBound() bool {
 	some := false
 	for _, t := range c.tasks {
-		if t.mode == compute.Top && c.inUse(t) {
+		if t.leads && c.inUse(t) {
 			if !t.bound.cpu {
 				return false
 			}

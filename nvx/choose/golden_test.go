@@ -18,7 +18,7 @@ import (
 //
 //	chooser                         start anew
 //	at 5ms                          a decision at this time, after these:
-//	  add 1 level=3                 level below 3: nothing but its gate
+//	  add 1 level=3 rank=5          level below 3: nothing but its gate
 //	  policy 1 closed bounded       the policy's word
 //	  ready 1                       or idle 1
 //	  did 1                         it carried out what it was told last
@@ -101,6 +101,13 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		g.tasks[id] = t
 		able := words[2] == "level=3"
 		g.chooser.SetAble(t, able, able)
+		if len(words) > 3 {
+			rank, err := strconv.Atoi(strings.TrimPrefix(words[3], "rank="))
+			if err != nil {
+				return err
+			}
+			g.chooser.SetRank(t, rank)
+		}
 	case "remove":
 		g.chooser.Remove(t)
 		delete(g.tasks, id)

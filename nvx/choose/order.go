@@ -1,10 +1,6 @@
 package choose
 
-import (
-	"time"
-
-	"xmsched/compute"
-)
+import "time"
 
 // plain is the order of a task of which nothing but the gate is decided.
 func (c *Chooser) plain(t *Task) Order {
@@ -22,7 +18,7 @@ func (c *Chooser) order(t, runner *Task) Order {
 		return o
 	}
 	if !c.sum.exclusive || !t.member() {
-		if !o.Open && t.mode == compute.Bounded {
+		if !o.Open && t.behind() {
 			o.Hold, o.Reason = c.suspends(t)
 		}
 		return o
@@ -134,7 +130,7 @@ func (c *Chooser) overGap(t *Task) bool {
 // longForeground says whether a foreground in use is known for long requests.
 func (c *Chooser) longForeground() bool {
 	for _, t := range c.tasks {
-		if t.mode == compute.Top && t.longRequests(c.costs) && c.inUse(t) {
+		if t.leads && t.longRequests(c.costs) && c.inUse(t) {
 			return true
 		}
 	}

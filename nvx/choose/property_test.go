@@ -51,14 +51,14 @@ func newColony(t *rapid.T, policy compute.Policy) *colony {
 	return &colony{t: t, sched: compute.NewScheduler(policy), chooser: New(Costs{})}
 }
 
-func (o *colony) add(priority int, able bool) *client {
+func (o *colony) add(priority int, able bool, floor float64) *client {
 	o.ids++
 	c := &client{id: o.ids, task: o.chooser.Add(o.ids), priority: priority, able: able, behind: true}
 	c.task.Tag = c
 	o.chooser.SetRank(c.task, priority)
 	o.chooser.SetAble(c.task, able, able)
 	o.clients = append(o.clients, c)
-	o.events = append(o.events, compute.TaskAdded{Task: c.id, Device: gpu, Hints: compute.Hints{Priority: priority}})
+	o.events = append(o.events, compute.TaskAdded{Task: c.id, Device: gpu, Hints: compute.Hints{Priority: priority, MinShare: floor}})
 	return c
 }
 
@@ -218,14 +218,18 @@ func (o *colony) check() {
 // TestHistories plays random ones, and at the end of each lets everybody work.
 func TestHistories(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		policy := rapid.SampledFrom([]compute.Policy{compute.HPF(), compute.RR()}).Draw(t, "policy")
+		policy, err := compute.PolicyByName(rapid.SampledFrom(compute.PolicyNames()).Draw(t, "policy"))
+		if err != nil {
+			t.Fatal(err)
+		}
 		o := newColony(t, policy)
 		some := rapid.IntRange(0, 1<<16)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			step := rapid.IntRange(0, 9).Draw(t, "step")
 			if step < 2 || len(o.clients) == 0 {
 				if len(o.clients) < 6 {
-					o.add(rapid.IntRange(0, 3).Draw(t, "priority"), rapid.IntRange(0, 4).Draw(t, "able") > 0)
+					o.add(rapid.IntRange(0, 3).Draw(t, "priority"), rapid.IntRange(0, 4).Draw(t, "able") > 0,
+						float64(rapid.IntRange(0, 3).Draw(t, "floor"))/10)
 				}
 				o.turn()
 				continue
@@ -259,7 +263,7 @@ func TestHistories(t *testing.T) {
 func (o *colony) end() {
 	o.pass(2*time.Second, time.Millisecond)
 	for _, c := range o.clients {
-		if c.task.mode == compute.Top {
+		if c.task.leads {
 			o.ready(c, false)
 		} else {
 			o.ready(c, true)
@@ -289,8 +293,8 @@ func (o *colony) end() {
 func TestAcknowledgedBeforeTheNext(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		o := newColony(t, compute.HPF())
-		o.add(5, true)
-		a, b := o.add(0, true), o.add(0, true)
+		o.add(5, true, 0)
+		a, b := o.add(0, true, 0), o.add(0, true, 0)
 		o.turn()
 		o.pass(10*time.Millisecond, time.Millisecond)
 		o.ready(a, true)

@@ -24,7 +24,13 @@ type Task struct {
 	open bool
 	mode compute.Mode
 
+	// leads says that the task is foreground. Of mode Top it always is; one that may
+	// be stopped now and then (by another's floor, say) is if it was seen to come first.
+	leads  bool
+	strict bool // seen so
+
 	ready     bool
+	fresh     bool // has turned ready since the last decision
 	readyAt   time.Duration
 	lastReady time.Duration // when it last had work, once it has none
 
@@ -52,6 +58,9 @@ func (t *Task) ID() compute.TaskID { return t.id }
 // Order is what is to be done with the task.
 func (t *Task) Order() Order { return t.order }
 
+// Leads says whether the task is foreground, as of the last decision.
+func (t *Task) Leads() bool { return t.leads }
+
 // Request is the usual length of the task's requests; false: not known yet.
 func (t *Task) Request() (time.Duration, bool) { return t.requests.median, t.requests.known() }
 
@@ -66,11 +75,14 @@ func (t *Task) sureArmed() bool { return isShort(t.order.Slice) && isShort(t.sli
 // member says whether the task is among those of which one runs at a time: a
 // background that is prepared for a foreground, or was and is still armed.
 func (t *Task) member() bool {
-	return (t.mode == compute.Bounded || t.armed()) && t.holds && t.arms && !t.stuck && !t.lost()
+	return (t.behind() || t.armed()) && t.holds && t.arms && !t.stuck && !t.lost()
 }
 
+// behind says whether the task is background.
+func (t *Task) behind() bool { return t.mode == compute.Bounded && !t.leads }
+
 // background says whether the task is one that is prepared for a foreground.
-func (t *Task) background() bool { return t.mode == compute.Bounded && t.member() }
+func (t *Task) background() bool { return t.behind() && t.member() }
 
 // lost says whether the task may be on the device and nothing can be done about it.
 func (t *Task) lost() bool { return t.away && !t.held }
@@ -98,10 +110,13 @@ const (
 	boundAbove = 800 // thousandths of a run spent launching, from which on
 	boundBelow = 600 // and below which no more
 	boundRun   = 2 * time.Millisecond
-	// What runs may be longer with a background beside them before that is given up,
-	// in percent, and for how long then.
-	besideSlower = 115
-	besideBan    = 30 * time.Second
+	// How long runs may be with a background beside them, in percent of alone, before
+	// that is given up, and for how long then. One that keeps the device busy itself
+	// takes half as long again beside 1 ms for every 2 of its own; the median of a few
+	// runs of one bound by the CPU varies by a tenth.
+	besideSlower = 125
+	besideBan    = 30 * time.Second // the first time, and twice as long each time after
+	besideBans   = 6                // times that it grows
 )
 
 // bound is what is known of a foreground's runs: from the first command after
@@ -112,6 +127,7 @@ type bound struct {
 
 	base   time.Duration // usual run without anybody beside; 0: nobody is beside
 	banned time.Duration // not again before
+	bans   int
 }
 
 // ran takes in one run.
@@ -124,13 +140,13 @@ func (b *bound) ran(now, run, launching time.Duration) {
 	}
 	b.launching.add(share)
 	switch {
+	case b.base != 0 && b.runs.known() && b.runs.median*100 > b.base*besideSlower:
+		b.banned = now + besideBan<<b.bans
+		b.bans = min(b.bans+1, besideBans)
+		b.cpu = false
 	case !b.runs.full():
 	case b.cpu:
-		slower := b.base != 0 && b.runs.median*100 > b.base*besideSlower
-		if slower {
-			b.banned = now + besideBan
-		}
-		b.cpu = !slower && b.launching.median >= boundBelow && b.runs.median >= boundRun/2
+		b.cpu = b.launching.median >= boundBelow && b.runs.median >= boundRun/2
 	default:
 		b.cpu = b.launching.median > boundAbove && b.runs.median > boundRun && now >= b.banned
 	}

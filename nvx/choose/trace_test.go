@@ -44,18 +44,27 @@ var traces = map[string]func(*rand.Rand) []request{
 		return list
 	},
 	// Decoding of a language model, bound by the CPU: bursts of tokens that follow
-	// each other after 20 us, of 300 kernels each that the CPU launches more slowly
+	// each other after 20 us, of 150 kernels each that the CPU launches more slowly
 	// than the GPU runs them.
 	"decode": func(r *rand.Rand) []request {
 		var list []request
 		at := time.Duration(0)
 		for range 6 {
 			for range 30 {
-				q := request{start: at, kernels: 300, kernel: 14 * time.Microsecond, launch: around(r, 45*time.Microsecond)}
+				q := request{start: at, kernels: 150, kernel: 28 * time.Microsecond, launch: around(r, 90*time.Microsecond)}
 				list = append(list, q)
 				at += time.Duration(q.kernels)*q.launch + 20*time.Microsecond
 			}
 			at += around(r, 200*time.Millisecond)
+		}
+		return list
+	},
+	// Training that launches as fast as its queue takes it: by its own account it
+	// spends its time launching, but it is the device that it waits for.
+	"training": func(r *rand.Rand) []request {
+		list := make([]request, 800)
+		for i := range list {
+			list[i] = request{kernels: 30, kernel: 460 * time.Microsecond, launch: around(r, 430*time.Microsecond)}
 		}
 		return list
 	},
