@@ -110,3 +110,22 @@ func TestPointsAreFewAndReachTheTail(t *testing.T) {
 		t.Errorf("the slowest of 100,000 is drawn at %v nines, want 5", last)
 	}
 }
+
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lines")
+	line := Line{Name: "armed", X: []float64{10, 1000, 5e6}, Y: []float64{190, 200, 180}}
+	if err := Lines(path, Caption{Title: "t", Simulated: true}, "x", "y", line); err != nil {
+		t.Fatal(err)
+	}
+	svg, err := os.ReadFile(path + ".svg")
+	if err != nil || !strings.Contains(string(svg), "(simulated)") {
+		t.Errorf("the picture does not say that it is simulated: %v", err)
+	}
+	for name, bad := range map[string][]Line{
+		"none": nil, "no points": {{Name: "a"}}, "unequal": {{X: []float64{1}, Y: []float64{1, 2}}}, "zero": {{X: []float64{1}, Y: []float64{0}}},
+	} {
+		if Lines(path, Caption{}, "x", "y", bad...) == nil {
+			t.Errorf("%s: drawn", name)
+		}
+	}
+}

@@ -48,8 +48,8 @@ const (
 // one: they would make the task ready early and hide what a decision costs.
 const verifyEvery = 16
 
-// warmRequests are made after "start" and not counted: the first launch of a
-// kernel loads it.
+// warmRequests, of one kernel each, are made after "start" and not counted: the
+// first launch of a kernel loads it.
 const warmRequests = 3
 
 // progressEvery is how often progress is told; a row's rates are read off it.
@@ -113,7 +113,7 @@ func (g *gpu) requestStream(high bool) (cuda.Stream, error) {
 func (s *server) run(st Steering, say *Speaker) error {
 	r := s.settings
 	for range warmRequests {
-		if _, err := s.request(); err != nil {
+		if err := s.request(1); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,7 @@ func (s *server) run(st Steering, say *Speaker) error {
 	for i := 1; i <= r.Count && st.Context.Err() == nil; i++ {
 		released := s.release(began, i-1)
 		start = append(start, released)
-		if _, err := s.request(); err != nil {
+		if err := s.request(r.Kernels); err != nil {
 			return err
 		}
 		latency = append(latency, float64(MonotonicNS()-released)/1e3)
@@ -165,17 +165,13 @@ func (s *server) release(began int64, i int) int64 {
 	return at
 }
 
-func (s *server) request() (time.Duration, error) {
-	begun := time.Now()
-	for range s.settings.Kernels {
+func (s *server) request(kernels int) error {
+	for range kernels {
 		if err := s.job.launch(s.stream); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	if err := s.stream.Synchronize(); err != nil {
-		return 0, err
-	}
-	return time.Since(begun), nil
+	return s.stream.Synchronize()
 }
 
 // verify compares the last request's results and clears them.

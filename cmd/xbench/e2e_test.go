@@ -44,7 +44,7 @@ func build(t *testing.T) (bin string) {
 		}
 		lib := filepath.Join(built.dir, "lib")
 		for _, args := range [][]string{
-			{"go", "build", "-o", filepath.Join(built.dir, "bin") + "/", "./cmd/xbench", "./cmd/xserver", "./cmd/xrun"},
+			{"go", "build", "-o", filepath.Join(built.dir, "bin") + "/", "./cmd/xbench", "./cmd/xserver", "./cmd/xrun", "./cmd/xcli"},
 			{"go", "build", "-buildmode=c-shared", "-o", filepath.Join(lib, "libxagent.so"), "./shim/cuda/agent"},
 			{"make", "-s", "-C", "shim/cuda/preload", "OUT=" + lib, "all"},
 			{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
