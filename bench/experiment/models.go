@@ -169,6 +169,9 @@ func (l *Lab) startTorchModels(m Models, library, seconds, rounds, threshold str
 	env := append(slices.Clone(l.env), "XMSCHED_API_LIBRARY="+library)
 	// In the source tree the package need not be installed.
 	if source := filepath.Join(l.Places.Bin, "..", "shim", "python"); exists(source) {
+		if path := os.Getenv("PYTHONPATH"); path != "" {
+			source += ":" + path
+		}
 		env = append(env, "PYTHONPATH="+source)
 	}
 	return Start(Spec{Name: workloads.ScriptModels, Path: python, Env: env, Args: []string{

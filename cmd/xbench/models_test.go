@@ -4,14 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"xmsched/bench/rows"
 )
 
-// The Go and the C program run on the simulated device; what they compute is
-// right in every phase. PyTorch's program needs a real one.
-func TestModels(t *testing.T) {
+// buildInterface puts the library of the C interface beside the others.
+func buildInterface(t *testing.T) {
+	t.Helper()
 	lib := filepath.Join(build(t), "..", "lib", "libxmsched_api.so")
 	if _, err := os.Stat(lib); err != nil {
 		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", lib, "xmsched/shim/api")
@@ -19,6 +20,12 @@ func TestModels(t *testing.T) {
 			t.Fatalf("%v\n%s", err, out)
 		}
 	}
+}
+
+// The Go and the C program run on the simulated device; what they compute is
+// right in every phase.
+func TestModels(t *testing.T) {
+	buildInterface(t)
 	out := xbench(t, "models", "--sim", "--json", "--seconds", "0.5", "--rounds", "1", "--layers", "3", "--kernels", "1",
 		"--kernel-us", "500", "--gap-us", "2000")
 	got := map[string]int{}
@@ -35,5 +42,44 @@ func TestModels(t *testing.T) {
 		if got[want] != 1 {
 			t.Errorf("%d rows %q, want 1", got[want], want)
 		}
+	}
+}
+
+// PyTorch's program runs with stand-ins for PyTorch, whose modules launch on the
+// simulated device.
+func TestModelsOfPretendedPyTorch(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("no python3 on this machine")
+	}
+	buildInterface(t)
+	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
+	var path []string
+	for _, p := range []string{"testdata/pretend", "../../shim/python"} {
+		abs, err := filepath.Abs(p)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path = append(path, abs)
+	}
+	t.Setenv("PYTHONPATH", strings.Join(path, ":"))
+	ptx, err := filepath.Abs("../../hal/kernels/kernels.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("XM_PTX", ptx)
+	out := xbench(t, "models", "--sim", "--json", "--interfaces", "python", "--seconds", "1", "--rounds", "1",
+		"--torch-layers", "4", "--torch-gap-ms", "2")
+	got := measured(t, out)
+	if len(got) != 3 {
+		t.Fatalf("%d rows, want 3", len(got))
+	}
+	for i, mode := range []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched} {
+		r := got[i]
+		if r.Mode != mode || r.Params["interface"] != "python" || r.Metrics["identical"] != 1 || r.N < 3 {
+			t.Errorf("row %d: %+v", i, r)
+		}
+	}
+	if got[2].Metrics["other_ratio"] <= 0 {
+		t.Error("the other model did not run beside the first")
 	}
 }
