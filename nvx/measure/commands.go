@@ -26,6 +26,13 @@ const (
 	commandWords
 )
 
+// pace is a kernel of about commandLength: iterations of xm_spin, and what they
+// take with the GPU to themselves.
+type pace struct {
+	iterations uint64
+	length     time.Duration
+}
+
 // commands keeps a stream full of kernels of one length, as a program does that
 // is never idle. Each says in memory that it begins and that it ended.
 type commands struct {
@@ -33,8 +40,7 @@ type commands struct {
 	gpu    *gpu
 	stream cuda.Stream
 	args   *cuda.LaunchArgs
-	length time.Duration // of one command
-	gated  bool          // each waits for the gate, on the device
+	gated  bool // each waits for the gate, on the device
 
 	admit atomic.Bool   // level 1: launching is allowed
 	quit  atomic.Bool   // the launcher ends
@@ -55,7 +61,13 @@ func newCommands(g *gpu, gated bool) (*commands, error) {
 		w.free()
 		return nil, err
 	}
-	if err := c.calibrate(); err != nil {
+	if g.pace.length == 0 { // the first time, when nobody else uses the GPU
+		err = c.calibrate()
+	}
+	if err == nil {
+		c.args, err = cuda.NewLaunchArgs(uint64(0), g.pace.iterations)
+	}
+	if err != nil {
 		c.close()
 		return nil, err
 	}
@@ -84,8 +96,12 @@ func (c *commands) calibrate() error {
 	if err != nil {
 		return err
 	}
-	c.length, err = shortest(max(1, uint64(first*float64(commandLength)/float64(took))))
-	return err
+	p := pace{iterations: max(1, uint64(first*float64(commandLength)/float64(took)))}
+	if p.length, err = shortest(p.iterations); err != nil {
+		return err
+	}
+	c.gpu.pace = p
+	return nil
 }
 
 // timed is what one of several kernels takes.
@@ -178,7 +194,7 @@ func (c *commands) stopLaunching() (stop, resume time.Duration, err error) {
 func (c *commands) closeGate() (stop, resume time.Duration, err error) {
 	begin := time.Now()
 	c.store(wordGate, 0)
-	last, ok := quiet(begin, func() uint32 { return c.load(wordEnded) }, calm+2*c.length, patience)
+	last, ok := quiet(begin, func() uint32 { return c.load(wordEnded) }, calm+2*c.gpu.pace.length, patience)
 	if !ok {
 		return 0, 0, fmt.Errorf("commands went on for %v behind the closed gate", patience)
 	}

@@ -116,14 +116,12 @@ func commandStops(g *gpu, level int, p *peer) func(*sheet.Measured) error {
 	return func(m *sheet.Measured) error {
 		return beside(p, func() error {
 			l := &m.Levels[level-1]
-			stops, length, err := stopCommands(g, level == 2)
+			stops, err := stopCommands(g, level == 2)
 			if err != nil {
 				return err
 			}
 			*into(l, p) = stops
-			if p == nil { // beside another process a command takes longer than it is
-				l.CommandUS, l.Outstanding = microseconds(length), outstanding
-			}
+			l.CommandUS, l.Outstanding = microseconds(g.pace.length), outstanding
 			return nil
 		})
 	}

@@ -29,6 +29,7 @@ type gpu struct {
 	spin      cuda.Function
 	beat      cuda.Function
 	count     cuda.Function
+	pace      pace // of commands; found when it is first needed
 }
 
 // find looks for a device without making anything on it.

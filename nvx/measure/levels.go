@@ -19,12 +19,11 @@ func levels() []sheet.Level {
 	}
 }
 
-// stopCommands measures level 1 or, gated, level 2. length is what a command
-// takes.
-func stopCommands(g *gpu, gated bool) (stops *sheet.Stops, length time.Duration, err error) {
+// stopCommands measures level 1 or, gated, level 2.
+func stopCommands(g *gpu, gated bool) (*sheet.Stops, error) {
 	c, err := newCommands(g, gated)
 	if err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	stop := c.stopLaunching
 	if gated {
@@ -42,11 +41,10 @@ func stopCommands(g *gpu, gated bool) (stops *sheet.Stops, length time.Duration,
 		}
 		stopped, resumed = append(stopped, s), append(resumed, r)
 	}
-	length = c.length
 	if err = errors.Join(err, c.end()); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
-	return &sheet.Stops{Stop: times(stopped), Resume: times(resumed)}, length, nil
+	return &sheet.Stops{Stop: times(stopped), Resume: times(resumed)}, nil
 }
 
 // stopKernel measures level 3: a kernel without end.
