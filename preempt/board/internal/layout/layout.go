@@ -83,7 +83,32 @@ type ClientLine struct {
 	ReleaseNS     uint32   `c:"release_ns" doc:"how long the last resumption's calls took"`
 	_             uint32   `c:"pad2"`
 	WaitedFrom    uint64   `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
-	_             [24]byte `c:"pad3"`
+	MemStallNS    uint64   `c:"mem_stall_ns" doc:"how long this process stood still for its memory to be moved; cumulative"`
+	MemWaste      uint64   `c:"mem_waste" doc:"bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas"`
+	_             [8]byte  `c:"pad3"`
+}
+
+// DaemonMemory is the daemon's answer for the memory of one process on one device.
+type DaemonMemory struct {
+	Want   uint32   `c:"want" doc:"adds 1 whenever something below changed; stored after it (release). Shared futex word"`
+	Flags  uint32   `c:"flags" doc:"XM_MEMORY_* of the daemon"`
+	Target uint64   `c:"target" doc:"bytes of managed memory that may be on the device; a client never makes more than that"`
+	Limit  uint64   `c:"limit" doc:"bytes that the process may allocate on the device; 0: the card"`
+	Total  uint64   `c:"total" doc:"what the process is told the card has, in bytes; 0: what it has"`
+	_      [32]byte `c:"pad0"`
+}
+
+// ClientMemory is the client's claim for its memory on one device, in bytes.
+type ClientMemory struct {
+	Did       uint32 `c:"did" doc:"last want that was carried out, as far as it could be (release). Shared futex word"`
+	Flags     uint32 `c:"flags" doc:"XM_MEMORY_* of the client"`
+	Allocated uint64 `c:"allocated" doc:"managed memory that exists: resident plus host"`
+	Resident  uint64 `c:"resident" doc:"of it on the device, being moved included"`
+	Host      uint64 `c:"host" doc:"of it in host memory, mapped or not"`
+	Pinned    uint64 `c:"pinned" doc:"other memory of the process on the device, which cannot be moved"`
+	In        uint64 `c:"in" doc:"moved to the device; cumulative"`
+	Out       uint64 `c:"out" doc:"moved to the host; cumulative"`
+	Asked     uint64 `c:"asked" doc:"room that an allocation waits for; 0: none does"`
 }
 
 // Identity says which device a section stands for. Written by the client
@@ -97,10 +122,11 @@ type Identity struct {
 
 // Device is one device section.
 type Device struct {
-	Daemon   DaemonLine `c:"daemon"`
-	Client   ClientLine `c:"client"`
-	Identity Identity   `c:"identity"`
-	_        [128]byte  `c:"reserved"`
+	Daemon       DaemonLine   `c:"daemon"`
+	Client       ClientLine   `c:"client"`
+	Identity     Identity     `c:"identity"`
+	DaemonMemory DaemonMemory `c:"daemon_memory"`
+	ClientMemory ClientMemory `c:"client_memory"`
 }
 
 // Slot is one hardware queue, written by its process and by the GPU.
@@ -159,6 +185,11 @@ func Constants() []Constant {
 		{"XM_HOLD_NONE", 0, "all channel groups may run"},
 		{"XM_HOLD_COMPUTE", 1, "the compute groups are disabled; the copy engines still work"},
 		{"XM_HOLD_ALL", 2, "every channel group is disabled: stopped hard"},
+		{"XM_MEMORY_MANAGED", 1, "daemon: allocations are to be made of segments that can be moved; as it is before a process first allocates"},
+		{"XM_MEMORY_UNIFIED", 2, "daemon: and managed (unified) memory too"},
+		{"XM_MEMORY_ACTIVE", 1, "client: its allocations are made of segments"},
+		{"XM_MEMORY_LATE", 2, "client: it had allocated before it knew of a daemon that manages memory, and stays as it is"},
+		{"XM_MEMORY_UNABLE", 4, "client: the driver here has no virtual memory management"},
 		{"XM_QUEUE_LEGACY", 1, "the legacy default stream"},
 		{"XM_QUEUE_PER_THREAD", 2, "a per-thread default stream"},
 		{"XM_QUEUE_DESTROYED", 4, "the program destroyed it; commands may still be outstanding"},
@@ -180,6 +211,8 @@ func Structs() []Struct {
 		{"xm_daemon_line", "The daemon's answer for one device.", DaemonLine{}},
 		{"xm_client_line", "The client's claim for one device.", ClientLine{}},
 		{"xm_identity", "Which device a section stands for; written by the client before present.", Identity{}},
+		{"xm_daemon_memory", "The daemon's answer for the memory of one process on one device.", DaemonMemory{}},
+		{"xm_client_memory", "The client's claim for its memory on one device, in bytes.", ClientMemory{}},
 		{"xm_device", "One device section.", Device{}},
 		{"xm_slot", "One hardware queue.", Slot{}},
 		{"xm_board", "The whole board.", Board{}},

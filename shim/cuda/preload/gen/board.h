@@ -27,6 +27,11 @@
 #define XM_HOLD_NONE 0u /* all channel groups may run */
 #define XM_HOLD_COMPUTE 1u /* the compute groups are disabled; the copy engines still work */
 #define XM_HOLD_ALL 2u /* every channel group is disabled: stopped hard */
+#define XM_MEMORY_MANAGED 1u /* daemon: allocations are to be made of segments that can be moved; as it is before a process first allocates */
+#define XM_MEMORY_UNIFIED 2u /* daemon: and managed (unified) memory too */
+#define XM_MEMORY_ACTIVE 1u /* client: its allocations are made of segments */
+#define XM_MEMORY_LATE 2u /* client: it had allocated before it knew of a daemon that manages memory, and stays as it is */
+#define XM_MEMORY_UNABLE 4u /* client: the driver here has no virtual memory management */
 #define XM_QUEUE_LEGACY 1u /* the legacy default stream */
 #define XM_QUEUE_PER_THREAD 2u /* a per-thread default stream */
 #define XM_QUEUE_DESTROYED 4u /* the program destroyed it; commands may still be outstanding */
@@ -122,7 +127,9 @@ struct xm_client_line {
 	uint32_t release_ns; /* how long the last resumption's calls took */
 	uint32_t pad2;
 	uint64_t waited_from; /* CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching */
-	uint8_t pad3[24];
+	uint64_t mem_stall_ns; /* how long this process stood still for its memory to be moved; cumulative */
+	uint64_t mem_waste; /* bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas */
+	uint8_t pad3[8];
 };
 _Static_assert(sizeof(struct xm_client_line) == 128, "size of xm_client_line");
 _Static_assert(offsetof(struct xm_client_line, present) == 0, "offset of xm_client_line.present");
@@ -147,7 +154,9 @@ _Static_assert(offsetof(struct xm_client_line, hold_ns) == 84, "offset of xm_cli
 _Static_assert(offsetof(struct xm_client_line, release_ns) == 88, "offset of xm_client_line.release_ns");
 _Static_assert(offsetof(struct xm_client_line, pad2) == 92, "offset of xm_client_line.pad2");
 _Static_assert(offsetof(struct xm_client_line, waited_from) == 96, "offset of xm_client_line.waited_from");
-_Static_assert(offsetof(struct xm_client_line, pad3) == 104, "offset of xm_client_line.pad3");
+_Static_assert(offsetof(struct xm_client_line, mem_stall_ns) == 104, "offset of xm_client_line.mem_stall_ns");
+_Static_assert(offsetof(struct xm_client_line, mem_waste) == 112, "offset of xm_client_line.mem_waste");
+_Static_assert(offsetof(struct xm_client_line, pad3) == 120, "offset of xm_client_line.pad3");
 
 /* Which device a section stands for; written by the client before present. */
 struct xm_identity {
@@ -162,18 +171,60 @@ _Static_assert(offsetof(struct xm_identity, ordinal) == 16, "offset of xm_identi
 _Static_assert(offsetof(struct xm_identity, name) == 20, "offset of xm_identity.name");
 _Static_assert(offsetof(struct xm_identity, pad0) == 84, "offset of xm_identity.pad0");
 
+/* The daemon's answer for the memory of one process on one device. */
+struct xm_daemon_memory {
+	uint32_t want; /* adds 1 whenever something below changed; stored after it (release). Shared futex word */
+	uint32_t flags; /* XM_MEMORY_* of the daemon */
+	uint64_t target; /* bytes of managed memory that may be on the device; a client never makes more than that */
+	uint64_t limit; /* bytes that the process may allocate on the device; 0: the card */
+	uint64_t total; /* what the process is told the card has, in bytes; 0: what it has */
+	uint8_t pad0[32];
+};
+_Static_assert(sizeof(struct xm_daemon_memory) == 64, "size of xm_daemon_memory");
+_Static_assert(offsetof(struct xm_daemon_memory, want) == 0, "offset of xm_daemon_memory.want");
+_Static_assert(offsetof(struct xm_daemon_memory, flags) == 4, "offset of xm_daemon_memory.flags");
+_Static_assert(offsetof(struct xm_daemon_memory, target) == 8, "offset of xm_daemon_memory.target");
+_Static_assert(offsetof(struct xm_daemon_memory, limit) == 16, "offset of xm_daemon_memory.limit");
+_Static_assert(offsetof(struct xm_daemon_memory, total) == 24, "offset of xm_daemon_memory.total");
+_Static_assert(offsetof(struct xm_daemon_memory, pad0) == 32, "offset of xm_daemon_memory.pad0");
+
+/* The client's claim for its memory on one device, in bytes. */
+struct xm_client_memory {
+	uint32_t did; /* last want that was carried out, as far as it could be (release). Shared futex word */
+	uint32_t flags; /* XM_MEMORY_* of the client */
+	uint64_t allocated; /* managed memory that exists: resident plus host */
+	uint64_t resident; /* of it on the device, being moved included */
+	uint64_t host; /* of it in host memory, mapped or not */
+	uint64_t pinned; /* other memory of the process on the device, which cannot be moved */
+	uint64_t in; /* moved to the device; cumulative */
+	uint64_t out; /* moved to the host; cumulative */
+	uint64_t asked; /* room that an allocation waits for; 0: none does */
+};
+_Static_assert(sizeof(struct xm_client_memory) == 64, "size of xm_client_memory");
+_Static_assert(offsetof(struct xm_client_memory, did) == 0, "offset of xm_client_memory.did");
+_Static_assert(offsetof(struct xm_client_memory, flags) == 4, "offset of xm_client_memory.flags");
+_Static_assert(offsetof(struct xm_client_memory, allocated) == 8, "offset of xm_client_memory.allocated");
+_Static_assert(offsetof(struct xm_client_memory, resident) == 16, "offset of xm_client_memory.resident");
+_Static_assert(offsetof(struct xm_client_memory, host) == 24, "offset of xm_client_memory.host");
+_Static_assert(offsetof(struct xm_client_memory, pinned) == 32, "offset of xm_client_memory.pinned");
+_Static_assert(offsetof(struct xm_client_memory, in) == 40, "offset of xm_client_memory.in");
+_Static_assert(offsetof(struct xm_client_memory, out) == 48, "offset of xm_client_memory.out");
+_Static_assert(offsetof(struct xm_client_memory, asked) == 56, "offset of xm_client_memory.asked");
+
 /* One device section. */
 struct xm_device {
 	struct xm_daemon_line daemon;
 	struct xm_client_line client;
 	struct xm_identity identity;
-	uint8_t reserved[128];
+	struct xm_daemon_memory daemon_memory;
+	struct xm_client_memory client_memory;
 };
 _Static_assert(sizeof(struct xm_device) == 512, "size of xm_device");
 _Static_assert(offsetof(struct xm_device, daemon) == 0, "offset of xm_device.daemon");
 _Static_assert(offsetof(struct xm_device, client) == 128, "offset of xm_device.client");
 _Static_assert(offsetof(struct xm_device, identity) == 256, "offset of xm_device.identity");
-_Static_assert(offsetof(struct xm_device, reserved) == 384, "offset of xm_device.reserved");
+_Static_assert(offsetof(struct xm_device, daemon_memory) == 384, "offset of xm_device.daemon_memory");
+_Static_assert(offsetof(struct xm_device, client_memory) == 448, "offset of xm_device.client_memory");
 
 /* One hardware queue. */
 struct xm_slot {
