@@ -23,7 +23,6 @@ type hardware struct {
 	moved    *sync.Cond
 	free     bool
 	launched int
-	done     int
 	allowed  int
 	marks    int
 	fails    error

@@ -35,7 +35,6 @@ type place struct {
 	task  compute.TaskID
 	hints compute.Hints
 	ready bool
-	waits bool // its next command waits for another queue's
 
 	open  bool   // the policy's word
 	until uint64 // behind a closed gate: what others wait for
