@@ -12,11 +12,17 @@
 //
 //   - A [Scheduler] owns the tasks of all devices and their hints. Hints
 //     belong to the task: a change of policy keeps them.
-//   - Every device is decided alone. A task on two devices has a gate on each.
+//   - Every device is decided alone, unless the policy is one for the whole
+//     machine. A task on two devices has a gate on each; a gang has all its gates
+//     open or all closed.
 //   - [Scheduler.Apply] takes the time and what happened and returns the gates
 //     and modes that changed, and the time of the next timer.
 //   - A [Policy] is a recipe; each device gets a fresh [Decider] of it, which
-//     is told what changed and keeps whatever structure makes it quick.
+//     is told what changed and keeps whatever structure makes it quick. A decider
+//     sees parties: tasks, or groups of them that run as one.
+//   - What no policy may overrule comes after it: who is not to run (a hint),
+//     gangs, floors under strict policies, and that whoever is waited for by
+//     somebody that runs may run as well ([Waiting]).
 //   - [Scheduler.Timeline] says who runs when if nothing else happens, and
 //     [Scheduler.Expected] what is known of the tasks that it cannot place.
 //

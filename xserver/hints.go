@@ -54,6 +54,21 @@ func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*
 	return &xserverv1.SetHintResponse{Task: uint64(id), Hints: wireHints(h)}, nil
 }
 
+// takeWindow has a process that starts with its window in front take the display
+// from others.
+func (s *Server) takeWindow(p *process) {
+	s.registry.mu.Lock()
+	lost := s.registry.loseWindow(p.task, p.task.hints.Window)
+	hints := map[compute.TaskID]compute.Hints{}
+	for _, t := range lost {
+		hints[t.id] = t.hints
+	}
+	s.registry.mu.Unlock()
+	for id, h := range hints {
+		_ = s.loop.SetHints(id, h) // on its way down: nothing to tell
+	}
+}
+
 // loseWindow takes a display from the other tasks of t's user, as one window is
 // in front on it, and returns those that had it. Precondition: mu is held.
 func (r *registry) loseWindow(t *task, display string) (lost []*task) {

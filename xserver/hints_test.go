@@ -110,7 +110,8 @@ func TestOneWindowInFront(t *testing.T) {
 	if _, _, err := c.SetHints(t.Context(), client.Target{Task: second.Task}, client.Hints{Window: &display}); err != nil {
 		t.Fatal(err)
 	}
-	want := map[uint64]string{first.Task: "", other.Task: ":1", second.Task: ":0"}
+	third := join(t, c, client.Registration{TaskToken: "d", Hints: compute.Hints{Window: ":1"}})
+	want := map[uint64]string{first.Task: "", other.Task: "", second.Task: ":0", third.Task: ":1"}
 	for _, task := range list(t, c) {
 		if task.Hints.Window != want[task.Id] {
 			t.Errorf("task %d: window %q, want %q", task.Id, task.Hints.Window, want[task.Id])

@@ -40,6 +40,7 @@ func (v *service) Register(ctx context.Context, req *xserverv1.RegisterRequest) 
 	if m, steered := s.registry.memoryOf(p); steered {
 		s.note(map[journal.Key]memory{p.key(): m}) // it may be the first to come back
 	}
+	s.takeWindow(p)
 	for _, id := range replaced {
 		_ = s.loop.Remove(id) // on its way down: nothing to remove
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"time"
 
@@ -80,29 +81,34 @@ func policyListCommand(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if o.json {
-					rows := []map[string]any{}
-					for _, p := range list {
-						rows = append(rows, map[string]any{"name": p.Name, "summary": p.Summary, "hints": append([]string{}, p.Hints...), "present": p.Name == present})
-					}
-					return cli.JSON(c.OutOrStdout(), rows)
-				}
-				var b strings.Builder
-				for _, p := range list {
-					mark, hints := " ", ""
-					if p.Name == present {
-						mark = "*"
-					}
-					if len(p.Hints) > 0 {
-						hints = " [" + strings.Join(p.Hints, ", ") + "]"
-					}
-					fmt.Fprintf(&b, "%s %-5s %s%s\n", mark, p.Name, p.Summary, hints)
-				}
-				_, err = fmt.Fprint(c.OutOrStdout(), b.String())
-				return err
+				return o.printPolicies(c.OutOrStdout(), present, list)
 			})
 		},
 	}
+}
+
+// printPolicies lists policies, the present one marked.
+func (o *options) printPolicies(out io.Writer, present string, list []*xserverv1.PolicyInfo) error {
+	if o.json {
+		rows := []map[string]any{}
+		for _, p := range list {
+			rows = append(rows, map[string]any{"name": p.Name, "summary": p.Summary, "hints": append([]string{}, p.Hints...), "present": p.Name == present})
+		}
+		return cli.JSON(out, rows)
+	}
+	for _, p := range list {
+		mark, hints := " ", ""
+		if p.Name == present {
+			mark = "*"
+		}
+		if len(p.Hints) > 0 {
+			hints = " [" + strings.Join(p.Hints, ", ") + "]"
+		}
+		if _, err := fmt.Fprintf(out, "%s %-5s %s%s\n", mark, p.Name, p.Summary, hints); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func onePolicy(_ *cobra.Command, args []string) error {

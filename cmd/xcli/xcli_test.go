@@ -247,6 +247,24 @@ func TestRefusedWithoutDaemon(t *testing.T) {
 	}
 }
 
+// TestListsOfPolicies: what is listed is a line a policy, the present one marked.
+func TestListsOfPolicies(t *testing.T) {
+	var out bytes.Buffer
+	err := (&options{}).printPolicies(&out, "RR", []*xserverv1.PolicyInfo{
+		{Name: "HPF", Summary: "the highest first", Hints: []string{"priority", "min-share"}}, {Name: "RR", Summary: "in turns"},
+	})
+	want := "  HPF   the highest first [priority, min-share]\n* RR    in turns\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s, want\n%s", err, out.String(), want)
+	}
+	out.Reset()
+	err = (&options{json: true}).printPolicies(&out, "RR", []*xserverv1.PolicyInfo{{Name: "RR", Summary: "in turns"}})
+	want = `[{"hints":[],"name":"RR","present":true,"summary":"in turns"}]` + "\n"
+	if err != nil || out.String() != want {
+		t.Errorf("%v\n%s, want\n%s", err, out.String(), want)
+	}
+}
+
 // TestDoctorNamesWhatCanBeTyped looks at the remedies for a daemon that cannot be
 // asked.
 func TestDoctorNamesWhatCanBeTyped(t *testing.T) {
