@@ -46,7 +46,7 @@ func TestP99Level3(t *testing.T) {
 
 // One kernel of seconds: it is killed in the midst of it.
 func TestP99BesideALongKernel(t *testing.T) {
-	r := measured(t, xbench(t, "p99", "--sim", "--json", "--request-us", "1000", "--count", "10", "--background-us", "60000000", "--in-flight", "1",
+	r := measured(t, xbench(t, "p99", "--sim", "--json", "--request-us", "1000", "--count", "10", "--background-us", "10000000", "--in-flight", "1",
 		"--rounds", "1", "--level", "3"))
 	if len(r) != 3 {
 		t.Fatalf("%d rows", len(r))

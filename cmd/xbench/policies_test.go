@@ -8,12 +8,12 @@ import (
 
 func TestShare(t *testing.T) {
 	quietly(t, func() error {
-		out, err := try(t, "share", "--sim", "--json", "--target", "75:25", "--kernel-us", "2000+4000", "--span", "2s", "--level", "1")
+		out, err := try(t, "share", "--sim", "--json", "--target", "75:25", "--kernel-us", "2000", "--span", "2s", "--level", "2")
 		if err != nil {
 			return err
 		}
 		r := measured(t, out)
-		if len(r) != 1 || r[0].Row != "share" || r[0].Params["target"] != "75:25" || r[0].Params["kernel_us"] != "2000+4000" {
+		if len(r) != 1 || r[0].Row != "share" || r[0].Params["target"] != "75:25" || r[0].Params["kernel_us"] != "2000" {
 			t.Fatalf("%+v", r)
 		}
 		m := r[0].Metrics
