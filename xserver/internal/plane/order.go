@@ -63,7 +63,7 @@ func (p *Plane) carry(st *seat) {
 	}
 }
 
-// wishOf is what a section's client is to do about its channel groups.
+// wish is what a section's client is to do about its channel groups.
 func (s *section) wish() board.Wish {
 	o := s.seat.choice.Order()
 	w := board.Wish{SliceUS: uint32(o.Slice / time.Microsecond)}
@@ -238,7 +238,7 @@ func (p *Plane) grain(st *seat) {
 	st.device.chooser.SetGrain(st.choice, ran/time.Duration(min(n, uint64(ran))))
 }
 
-// orderOf is a seat's order, for whoever only reads it.
+// order is a seat's order, for whoever only reads it.
 func (st *seat) order() choose.Order { return st.choice.Order() }
 
 // runs says whether a seat's gate is open: the policy's word, and its turn.
