@@ -31,13 +31,14 @@ func TestTargetsAndKernels(t *testing.T) {
 }
 
 func TestShareMetrics(t *testing.T) {
-	all := []*shared{{target: 50}, {target: 30}, {target: 20}}
-	m, err := shareMetrics(all, []float64{0.5, 0.3, 0.1}, 1)
+	// Gated the programs make 4 % less than without us.
+	all := []*shared{{target: 50, alonePS: 100, ownPS: 96}, {target: 30, alonePS: 10, ownPS: 9.6}, {target: 20, alonePS: 1, ownPS: 0.96}}
+	m, err := shareMetrics(all, []float64{48, 2.88, 0.096}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The third has 11.1 % instead of 20: 44 % too little.
-	for name, want := range map[string]float64{"ratio": 5.0 / 3, "total_pct": 90, "share1_pct": 500.0 / 9, "error_pct": 400.0 / 9} {
+	for name, want := range map[string]float64{"ratio": 5.0 / 3, "total_pct": 86.4, "share1_pct": 500.0 / 9, "error_pct": 400.0 / 9} {
 		if math.Abs(m[name]-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", name, m[name], want)
 		}

@@ -86,12 +86,14 @@ func parseKernels(text string) ([]float64, error) {
 type shared struct {
 	kernelUS float64
 	target   float64 // percent
-	alonePS  float64 // kernels a second that it makes alone
+	alonePS  float64 // kernels a second that it makes alone without us
+	ownPS    float64 // and when it always has its turn under us, a competitor being idle
 	load     *background
 }
 
-// RunShare measures. Each length of kernels runs alone once, each mix of lengths
-// without us once for each number of programs.
+// RunShare measures. Each length of kernels runs alone once, without us and under us
+// beside an idle competitor; each mix of lengths without us once for each number of
+// programs.
 func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, done, total int)) ([]rows.Row, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -103,7 +105,7 @@ func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, do
 		report = func(string, int, int) {}
 	}
 	defer l.StopDaemon()
-	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, native: map[string]float64{}}
+	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, own: map[float64]float64{}, native: map[string]float64{}}
 	var out []rows.Row
 	for i, kernels := range s.Kernels {
 		for j, target := range s.Targets {
@@ -124,7 +126,8 @@ type sharing struct {
 	lab    *Lab
 	s      Share
 	level  int                 // in force
-	alone  map[float64]float64 // kernels a second, by length
+	alone  map[float64]float64 // kernels a second without us, by length
+	own    map[float64]float64 // and under us
 	native map[string]float64  // what all programs got of the device, by lengths
 }
 
@@ -141,6 +144,9 @@ func (r *sharing) programs(ctx context.Context, target, kernels string) ([]*shar
 	for i, share := range shares {
 		p := &shared{kernelUS: lengths[i%len(lengths)], target: share}
 		if p.alonePS, err = r.aloneRate(ctx, p.kernelUS); err != nil {
+			return nil, err
+		}
+		if p.ownPS, err = r.ownRate(ctx, p.kernelUS); err != nil {
 			return nil, err
 		}
 		all = append(all, p)
@@ -160,6 +166,28 @@ func (r *sharing) aloneRate(ctx context.Context, us float64) (float64, error) {
 	return perS, nil
 }
 
+// ownRate is what a program makes in its own turn: what a turn is worth differs by
+// the length of kernels, for a wait in front of each costs the same.
+func (r *sharing) ownRate(ctx context.Context, us float64) (float64, error) {
+	if perS, ok := r.own[us]; ok {
+		return perS, nil
+	}
+	if err := r.lab.daemonFor(ctx, r.s.Level); err != nil {
+		return 0, err
+	}
+	done, err := r.lab.competitor(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer done()
+	perS, err := r.run(ctx, []*shared{{kernelUS: us, target: 99}}, true)
+	if err != nil {
+		return 0, fmt.Errorf("kernels of %v us in their own turn: %w", us, err)
+	}
+	r.own[us] = perS[0]
+	return perS[0], nil
+}
+
 // shareInFlight keeps some 100 ms queued, within what a program may.
 func shareInFlight(us float64) int { return min(max(int(100_000/us), 4), 256) }
 
@@ -170,17 +198,17 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	}
 	key := fmt.Sprintf("%d %s", len(all), kernels)
 	if _, ok := r.native[key]; !ok {
-		parts, err := r.run(ctx, all, false)
+		perS, err := r.run(ctx, all, false)
 		if err != nil {
 			return rows.Row{}, fmt.Errorf("without us: %w", err)
 		}
-		r.native[key] = sum(parts)
+		r.native[key] = ofDevice(all, perS)
 	}
-	parts, err := r.run(ctx, all, true)
+	perS, err := r.run(ctx, all, true)
 	if err != nil {
 		return rows.Row{}, err
 	}
-	metrics, err := shareMetrics(all, parts, r.native[key])
+	metrics, err := shareMetrics(all, perS, r.native[key])
 	if err != nil {
 		return rows.Row{}, err
 	}
@@ -191,16 +219,31 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	return r.lab.Row("share", rows.ModeXmsched, len(all), params, metrics), nil
 }
 
-// shareMetrics says what the programs got of the device: parts[i] of what program i
-// makes alone. ratio is that of the first to the second, error_pct the farthest
-// that any is from its target, of the target.
-func shareMetrics(all []*shared, parts []float64, native float64) (rows.Metrics, error) {
-	total := sum(parts)
-	if total <= 0 || native <= 0 || parts[1] <= 0 {
-		return nil, fmt.Errorf("the programs got %v of the device, without us %v", parts, native)
+// ofDevice is what all programs together got of the device: the parts of what each
+// makes alone without us.
+func ofDevice(all []*shared, perS []float64) (total float64) {
+	for i, p := range all {
+		total += perS[i] / p.alonePS
+	}
+	return total
+}
+
+// shareMetrics says what the programs got, of which perS[i] are the kernels a second
+// of program i. ratio is that of the first's time to the second's, error_pct the
+// farthest that any is from its target, of the target; a program's time is what it
+// made as a part of what it makes in its own turn.
+func shareMetrics(all []*shared, perS []float64, native float64) (rows.Metrics, error) {
+	parts := make([]float64, len(all))
+	total := 0.0
+	for i, p := range all {
+		parts[i] = perS[i] / p.ownPS
+		total += parts[i]
+	}
+	if !(total > 0) || !(native > 0) || !(parts[1] > 0) {
+		return nil, fmt.Errorf("the programs made %v kernels a second, and got %v of the device without us", perS, native)
 	}
 	worst := 0.0
-	m := rows.Metrics{"ratio": parts[0] / parts[1], "total_pct": 100 * total / native, "native_pct": 100 * native}
+	m := rows.Metrics{"ratio": parts[0] / parts[1], "total_pct": 100 * ofDevice(all, perS) / native, "native_pct": 100 * native}
 	for i, p := range all {
 		share := 100 * parts[i] / total
 		m[fmt.Sprintf("share%d_pct", i+1)] = share
@@ -210,19 +253,11 @@ func shareMetrics(all []*shared, parts []float64, native float64) (rows.Metrics,
 	return m, nil
 }
 
-func sum(v []float64) float64 {
-	total := 0.0
-	for _, x := range v {
-		total += x
-	}
-	return total
-}
-
 // shareWarmUp is what passes before the measured part: policies begin a task with a
 // credit of its own.
 const shareWarmUp = 500 * time.Millisecond
 
-// run gives what each program got, as a part of what it makes alone.
+// run gives the kernels a second of each program.
 func (r *sharing) run(ctx context.Context, all []*shared, governed bool) ([]float64, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+2*r.s.Span, errors.New("the programs did not end in time"))
 	defer cancel()
@@ -253,15 +288,15 @@ func (r *sharing) run(ctx context.Context, all []*shared, governed bool) ([]floa
 		return nil, err
 	}
 	to := workloads.MonotonicNS()
-	var parts []float64
+	var perS []float64
 	for _, p := range all {
 		done, err := p.load.finish(ctx, to)
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, progress(p, done, from, to)/p.alonePS)
+		perS = append(perS, progress(p, done, from, to))
 	}
-	return parts, nil
+	return perS, nil
 }
 
 // progress is a program's kernels a second over exactly the span, in which also

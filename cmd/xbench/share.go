@@ -19,12 +19,13 @@ func shareCommand() *cobra.Command {
 		Use:   "share",
 		Short: "Endless programs that are to get given shares of the GPU",
 		Long: `Measures the row share: programs that always have work run under a policy of shares,
-each with its --target as utilisation hint. What a program got is its kernels a second
-as a part of what the same program makes alone.
+each with its --target as utilisation hint.
 
-ratio      what the first got, of what the second got
-error      the farthest that a program is from its target, in percent of that
-total      what all got together, in percent of what they get without us
+ratio      the first's time to the second's; a program's time is its kernels a second as
+           a part of what it makes when it always has its turn (an idle competitor beside)
+error      the farthest that a program's share of the time is from its target, of that
+total      what all made together, each as a part of what it makes alone without us, in
+           percent of what they make together without us
 
 --kernel-us takes one length for all programs, or one for each joined by + (mixed).`,
 		Example: "  xbench share --target 75:25 --kernel-us 50,5000,50+5000\n  xbench share --target 50:30:20 --policy PUP --span 10s",
