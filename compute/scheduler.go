@@ -275,6 +275,17 @@ func (s *Scheduler) State() []TaskState {
 	return states
 }
 
+// RunTime is TaskState.RunTime of one task on one device; 0 if it is not there.
+func (s *Scheduler) RunTime(id TaskID, name Device) time.Duration {
+	d := s.device(name)
+	if d == nil || d.seats[id] == nil {
+		return 0
+	}
+	seat := d.seats[id]
+	seat.account(s.now)
+	return max(seat.ran, 0)
+}
+
 // Timeline yields who runs on a device from the last Apply on if no event
 // comes, in order of start. It is computed as it is read, so that who needs
 // the next few pays for no more, and it holds until the next Apply. What a gang

@@ -15,10 +15,15 @@ const ackPoll = 200 * time.Microsecond
 // carryOut takes in the scheduler's answers. What follows from them is the
 // choosers' to say; a change of mode needs no saying.
 func (p *Plane) carryOut(grants []compute.Grant) {
+	divides := p.divides()
 	for _, g := range grants {
 		st := p.seat(g)
 		if st == nil {
 			continue
+		}
+		if divides && st.known && st.open != g.Open {
+			p.tellOverruns(st.device)
+			p.passed(st, g.Open)
 		}
 		if !st.known {
 			st.known, st.fresh = true, true
@@ -96,7 +101,7 @@ func (p *Plane) grantOf(s *section) board.Grant {
 		Open:      st.runs() && st.hold == 0,
 		Mode:      boardMode(st.mode),
 		Threshold: settings.Threshold,
-		Batch:     min(settings.Batch, settings.Threshold),
+		Batch:     p.batch(st, settings),
 		Level:     s.level(),
 		Task:      uint64(st.id),
 	}

@@ -39,6 +39,10 @@ func (p *Plane) pollDevices() {
 		} else {
 			d.poll.interval = min(2*d.poll.interval, p.cfg.PollMax)
 		}
+		if d.overruns() {
+			p.tellOverruns(d)
+			d.poll.interval = min(d.poll.interval, overrunLook)
+		}
 		d.poll.at = p.now + d.poll.interval
 	}
 }

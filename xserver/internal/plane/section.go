@@ -58,6 +58,8 @@ type seat struct {
 		launches uint64
 	}
 
+	overrun overrun
+
 	onReady, onIdle compute.Event // made once: an edge allocates nothing
 }
 
