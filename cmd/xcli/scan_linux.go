@@ -104,7 +104,7 @@ func look(pid int) (sighting, error) {
 	if environ, err := os.ReadFile(dir + "/environ"); err == nil {
 		for entry := range bytes.SplitSeq(environ, []byte{0}) {
 			switch name, value, _ := bytes.Cut(entry, []byte("=")); string(name) {
-			case "XMSCHED_TASK":
+			case "XMSCHED_TASK", "XMSCHED_PER_PROCESS":
 				s.xrun = true
 			case "XMSCHED_DIR":
 				s.dir = string(value)

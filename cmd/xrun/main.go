@@ -29,7 +29,8 @@ func command() *cobra.Command {
 		Short: "Run a program under xmsched",
 		Long: `xrun runs a program, unmodified, so that xserver decides when its GPU work runs.
 It sets the environment and becomes the program: pid, signals and exit code are
-the program's. All processes that it starts belong to the same task.
+the program's. All processes that it starts belong to the same task, unless
+--per-process makes each a task by itself.
 
 Without a daemon the program runs unscheduled, after one warning line; so do
 static and setuid programs, into which nothing can be preloaded.

@@ -33,6 +33,7 @@ type settings struct {
 	batch         int    // commands between two completion marks
 	sim           bool
 	requireDaemon bool
+	perProcess    bool     // each process is a task by itself
 	warnings      []string // about the environment, a line each
 }
 
@@ -42,6 +43,7 @@ type flags struct {
 	name, level, threshold, batch string
 	hints                         []string // of compute.HintList
 	sim, requireDaemon            bool
+	perProcess                    bool
 }
 
 func (f *flags) register(c *cobra.Command) {
@@ -62,6 +64,7 @@ func (f *flags) register(c *cobra.Command) {
 	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
+	fs.BoolVar(&f.perProcess, "per-process", false, "each process that the command starts is a task by itself ($XMSCHED_PER_PROCESS)")
 	fs.BoolVar(&f.requireDaemon, "require-daemon", false, "do not run without a daemon ($XMSCHED_REQUIRE_DAEMON)")
 }
 
@@ -93,6 +96,10 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		return s, err
 	}
 	s.requireDaemon = s.requireDaemon || f.requireDaemon
+	if s.perProcess, err = yes(perProcess, src.env); err != nil {
+		return s, err
+	}
+	s.perProcess = s.perProcess || f.perProcess
 	for _, hint := range compute.HintList() {
 		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
 		if err := readHint(hint, text, from, &s.hints); err != nil {
@@ -225,13 +232,13 @@ var instead = map[string]string{
 
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME",
+	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME", perProcess,
 	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
 	"XMSCHED_STATE", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))
 
 // internal are the variables by which our own parts tell each other something.
-var internal = []string{"XMSCHED_SIM_SOCKET", "XMSCHED_TASK", warned}
+var internal = []string{"XMSCHED_SIM_SOCKET", taskToken, warned}
 
 // unknown warns, in one line, of variables that look like ours and are not.
 func unknown(environ []string) []string {

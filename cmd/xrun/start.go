@@ -27,6 +27,13 @@ const library = "libxmsched.so"
 // has been said already that no daemon answers.
 const warned = "XMSCHED_WARNED"
 
+// taskToken is the variable whose value processes of one task have in common.
+const taskToken = "XMSCHED_TASK"
+
+// perProcess is the variable that splits a command's processes into tasks of
+// their own.
+const perProcess = "XMSCHED_PER_PROCESS"
+
 // answerTime is how long a daemon may take to answer before it counts as absent.
 const answerTime = time.Second
 
@@ -108,15 +115,16 @@ func daemonAnswers(ctx context.Context, dir string) error {
 // environment is what the program starts with, but for the run directory and
 // the simulator.
 func environment(environ []string, s settings, lib string) ([]string, error) {
-	var token [16]byte
-	if _, err := rand.Read(token[:]); err != nil {
-		return nil, fmt.Errorf("draw a token: %w", err)
+	env := without(without(without(environ, warned), taskToken), perProcess)
+	var err error
+	if s.perProcess { // without a token the daemon makes a task of each process
+		env = with(env, perProcess, "1")
+	} else if env, err = withToken(env); err != nil {
+		return nil, err
 	}
-	env := without(environ, warned)
 	env = with(env, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
 	for _, v := range [][2]string{
 		{"XMSCHED_LIB", lib},
-		{"XMSCHED_TASK", hex.EncodeToString(token[:])},
 		{"XMSCHED_NAME", s.name},
 		{"XMSCHED_LEVEL", s.level},
 		{"XMSCHED_THRESHOLD", strconv.Itoa(s.threshold)},
@@ -135,6 +143,15 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		env = with(env, "XMSCHED_REQUIRE_DAEMON", "1")
 	}
 	return env, nil
+}
+
+// withToken is an environment whose processes are one task, a new one.
+func withToken(env []string) ([]string, error) {
+	var token [16]byte
+	if _, err := rand.Read(token[:]); err != nil {
+		return nil, fmt.Errorf("draw a token: %w", err)
+	}
+	return with(env, taskToken, hex.EncodeToString(token[:])), nil
 }
 
 // preload puts ours before the libraries that are there, without any other copy
