@@ -87,6 +87,10 @@ type Hints struct {
 	// at least this part of the device, 0 to MaxMinShare, whoever outranks it.
 	// Floors that sum to 1 leave nothing for those above.
 	MinShare float64
+	// SLO is how long a request of the task should take at most, from turning ready
+	// to turning idle, MinDeadline to MaxDeadline; 0: none. No policy reads it: the
+	// share of requests within it is counted and reported.
+	SLO time.Duration
 	// Process joins tasks that are queues of one process: PUP shares by it, and
 	// has them run together. 0: the task is a process by itself.
 	Process uint64
@@ -136,6 +140,7 @@ func (h Hints) Validate() error {
 		{"idle-after", h.IdleAfter, MinIdleAfter, MaxIdleAfter},
 		{"deadline", h.Deadline, MinDeadline, MaxDeadline},
 		{"laxity", h.Laxity.After, MinDeadline, MaxDeadline},
+		{"slo", h.SLO, MinDeadline, MaxDeadline},
 	} {
 		if d.value != 0 && (d.value < d.low || d.value > d.up) {
 			return outside(d.hint, d.value, d.low, d.up)
@@ -182,6 +187,7 @@ func (h Hints) clamped() Hints {
 	h.Quantum = clampHint(h.Quantum, MinQuantum, MaxQuantum)
 	h.IdleAfter = clampHint(h.IdleAfter, MinIdleAfter, MaxIdleAfter)
 	h.Deadline = clampHint(h.Deadline, MinDeadline, MaxDeadline)
+	h.SLO = clampHint(h.SLO, MinDeadline, MaxDeadline)
 	h.Laxity.After = clampHint(h.Laxity.After, MinDeadline, MaxDeadline)
 	h.Laxity.Low = min(max(h.Laxity.Low, MinPriority), MaxPriority)
 	h.Laxity.High = min(max(h.Laxity.High, h.Laxity.Low), MaxPriority)

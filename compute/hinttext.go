@@ -96,6 +96,9 @@ func HintList() []Hint {
 		{"min-share", "S", "never get less than this part of the device, such as 0.05 or 5%",
 			fmt.Sprintf("a part from 0 to %v", MaxMinShare), "", "strict ones",
 			parseShare, formatShare},
+		{"slo", "D", "count the requests that take no longer, ready to idle",
+			length(MinDeadline, MaxDeadline), "", "reports",
+			durationHint(func(h *Hints) *time.Duration { return &h.SLO }), formatDuration(func(h Hints) time.Duration { return h.SLO })},
 	}
 }
 

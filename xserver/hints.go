@@ -108,6 +108,7 @@ func changed(h compute.Hints, req *xserverv1.SetHintRequest) compute.Hints {
 	set(&h.Window, req.Window)
 	set(&h.Gang, req.Gang)
 	set(&h.MinShare, req.MinShare)
+	setDuration(&h.SLO, req.SloNs)
 	return h
 }
 

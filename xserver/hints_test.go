@@ -19,7 +19,7 @@ var every = compute.Hints{
 	Priority: -7, Quantum: 3 * time.Millisecond, IdleAfter: time.Millisecond,
 	Utilization: 75, Weight: 4, Deadline: 40 * time.Millisecond, K: 2,
 	Laxity: compute.Laxity{After: 30 * time.Millisecond, Low: -1, High: 9},
-	Window: ":0", Gang: "ranks", MinShare: 0.05,
+	Window: ":0", Gang: "ranks", MinShare: 0.05, SLO: 20 * time.Millisecond,
 }
 
 // TestCase35EveryHintByItself changes one hint after the other, and takes them

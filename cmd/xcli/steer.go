@@ -184,7 +184,7 @@ func (o *options) printHints(c *cobra.Command, task uint64, h compute.Hints) err
 			"quantum_us": us(uint64(h.Quantum)), "idle_after_us": us(uint64(h.IdleAfter)),
 			"utilization": h.Utilization, "weight": h.Weight, "deadline_us": us(uint64(h.Deadline)), "k_deadline": h.K,
 			"laxity_us": us(uint64(h.Laxity.After)), "laxity_low": h.Laxity.Low, "laxity_high": h.Laxity.High,
-			"window": h.Window, "gang": h.Gang, "min_share": h.MinShare}
+			"window": h.Window, "gang": h.Gang, "min_share": h.MinShare, "slo_us": us(uint64(h.SLO))}
 		return cli.JSON(c.OutOrStdout(), values)
 	}
 	var words []string

@@ -25,6 +25,7 @@ type Hints struct {
 	Window      *string
 	Gang        *string
 	MinShare    *float64
+	SLO         *time.Duration
 }
 
 // HintVariable is the variable of the environment by which xrun tells a
@@ -60,6 +61,8 @@ func Change(h compute.Hints, names ...string) Hints {
 			c.Gang = &h.Gang
 		case "min-share":
 			c.MinShare = &h.MinShare
+		case "slo":
+			c.SLO = &h.SLO
 		}
 	}
 	return c
@@ -73,7 +76,7 @@ func (c *Client) SetHints(ctx context.Context, target Target, h Hints) (uint64, 
 		QuantumNs: nanoseconds(h.Quantum), IdleAfterNs: nanoseconds(h.IdleAfter),
 		Utilization: unsigned(h.Utilization), Weight: unsigned(h.Weight),
 		DeadlineNs: nanoseconds(h.Deadline), KDeadline: unsigned(h.K),
-		Window: h.Window, Gang: h.Gang, MinShare: h.MinShare,
+		Window: h.Window, Gang: h.Gang, MinShare: h.MinShare, SloNs: nanoseconds(h.SLO),
 	}
 	if l := h.Laxity; l != nil {
 		req.LaxityNs, req.LaxityLow, req.LaxityHigh = nanoseconds(&l.After), signed(&l.Low), signed(&l.High)
@@ -90,7 +93,7 @@ func WireHints(h compute.Hints) *xserverv1.Hints {
 		Utilization: *unsigned(&h.Utilization), Weight: *unsigned(&h.Weight),
 		DeadlineNs: *nanoseconds(&h.Deadline), KDeadline: *unsigned(&h.K),
 		LaxityNs: *nanoseconds(&h.Laxity.After), LaxityLow: *signed(&h.Laxity.Low), LaxityHigh: *signed(&h.Laxity.High),
-		Window: h.Window, Gang: h.Gang, MinShare: h.MinShare,
+		Window: h.Window, Gang: h.Gang, MinShare: h.MinShare, SloNs: *nanoseconds(&h.SLO),
 	}
 }
 
@@ -104,6 +107,7 @@ func HintsOf(w *xserverv1.Hints) compute.Hints {
 		Deadline: Duration(w.GetDeadlineNs()), K: int(w.GetKDeadline()),
 		Laxity: compute.Laxity{After: Duration(w.GetLaxityNs()), Low: int(w.GetLaxityLow()), High: int(w.GetLaxityHigh())},
 		Window: w.GetWindow(), Gang: w.GetGang(), MinShare: w.GetMinShare(),
+		SLO: Duration(w.GetSloNs()),
 	}
 	if h.Priority == compute.PriorityNoExecute {
 		h.Priority, h.NoExecute = 0, true

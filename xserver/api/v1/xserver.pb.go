@@ -427,7 +427,9 @@ type Hints struct {
 	// The tasks of a gang run and stop together.
 	Gang string `protobuf:"bytes,13,opt,name=gang,proto3" json:"gang,omitempty"`
 	// Floor under strict policies, 0 to 0.9 of the device.
-	MinShare      float64 `protobuf:"fixed64,14,opt,name=min_share,json=minShare,proto3" json:"min_share,omitempty"`
+	MinShare float64 `protobuf:"fixed64,14,opt,name=min_share,json=minShare,proto3" json:"min_share,omitempty"`
+	// A request should take no longer, 100 us to 1 h: for reports.
+	SloNs         uint64 `protobuf:"varint,20,opt,name=slo_ns,json=sloNs,proto3" json:"slo_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -556,6 +558,13 @@ func (x *Hints) GetGang() string {
 func (x *Hints) GetMinShare() float64 {
 	if x != nil {
 		return x.MinShare
+	}
+	return 0
+}
+
+func (x *Hints) GetSloNs() uint64 {
+	if x != nil {
+		return x.SloNs
 	}
 	return 0
 }
@@ -704,13 +713,17 @@ func (x *ListTasksResponse) GetTasks() []*Task {
 }
 
 type Task struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
-	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	Uid           uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
-	Hints         *Hints                 `protobuf:"bytes,4,opt,name=hints,proto3" json:"hints,omitempty"`
-	Processes     []*Process             `protobuf:"bytes,5,rep,name=processes,proto3" json:"processes,omitempty"`
-	Devices       []*Device              `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Id        uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"`
+	Name      string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Uid       uint32                 `protobuf:"varint,3,opt,name=uid,proto3" json:"uid,omitempty"`
+	Hints     *Hints                 `protobuf:"bytes,4,opt,name=hints,proto3" json:"hints,omitempty"`
+	Processes []*Process             `protobuf:"bytes,5,rep,name=processes,proto3" json:"processes,omitempty"`
+	Devices   []*Device              `protobuf:"bytes,6,rep,name=devices,proto3" json:"devices,omitempty"`
+	Account   *Account               `protobuf:"bytes,7,opt,name=account,proto3" json:"account,omitempty"`
+	// By the clock of the machine; 0: not known, or it has not ended.
+	BeganUnixNs   uint64 `protobuf:"varint,8,opt,name=began_unix_ns,json=beganUnixNs,proto3" json:"began_unix_ns,omitempty"`
+	EndedUnixNs   uint64 `protobuf:"varint,9,opt,name=ended_unix_ns,json=endedUnixNs,proto3" json:"ended_unix_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -787,6 +800,252 @@ func (x *Task) GetDevices() []*Device {
 	return nil
 }
 
+func (x *Task) GetAccount() *Account {
+	if x != nil {
+		return x.Account
+	}
+	return nil
+}
+
+func (x *Task) GetBeganUnixNs() uint64 {
+	if x != nil {
+		return x.BeganUnixNs
+	}
+	return 0
+}
+
+func (x *Task) GetEndedUnixNs() uint64 {
+	if x != nil {
+		return x.EndedUnixNs
+	}
+	return 0
+}
+
+// Account is what became of a task, on all devices that it was on.
+type Account struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// It had work and could run; it had work and was stopped.
+	RunNs  uint64 `protobuf:"varint,1,opt,name=run_ns,json=runNs,proto3" json:"run_ns,omitempty"`
+	WaitNs uint64 `protobuf:"varint,2,opt,name=wait_ns,json=waitNs,proto3" json:"wait_ns,omitempty"`
+	// Part of the waiting in which nobody ran in its place, as switching takes time.
+	SwitchingNs uint64 `protobuf:"varint,3,opt,name=switching_ns,json=switchingNs,proto3" json:"switching_ns,omitempty"`
+	// Times that it was stopped while it had work, and that others were for it.
+	Preempted  uint64 `protobuf:"varint,4,opt,name=preempted,proto3" json:"preempted,omitempty"`
+	Preempting uint64 `protobuf:"varint,5,opt,name=preempting,proto3" json:"preempting,omitempty"`
+	// Requests that ended: from turning ready to turning idle.
+	Requests uint64 `protobuf:"varint,6,opt,name=requests,proto3" json:"requests,omitempty"`
+	// Of all of them, and of those of the last 30 to 60 s.
+	Latency *Latency `protobuf:"bytes,7,opt,name=latency,proto3" json:"latency,omitempty"`
+	Recent  *Latency `protobuf:"bytes,8,opt,name=recent,proto3" json:"recent,omitempty"`
+	// Requests that ended while the task had an SLO, and those within it.
+	SloRequests uint64 `protobuf:"varint,9,opt,name=slo_requests,json=sloRequests,proto3" json:"slo_requests,omitempty"`
+	SloMet      uint64 `protobuf:"varint,10,opt,name=slo_met,json=sloMet,proto3" json:"slo_met,omitempty"`
+	// Requests that ended while the task had a deadline.
+	DeadlinesMet    uint64 `protobuf:"varint,11,opt,name=deadlines_met,json=deadlinesMet,proto3" json:"deadlines_met,omitempty"`
+	DeadlinesMissed uint64 `protobuf:"varint,12,opt,name=deadlines_missed,json=deadlinesMissed,proto3" json:"deadlines_missed,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
+}
+
+func (x *Account) Reset() {
+	*x = Account{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Account) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Account) ProtoMessage() {}
+
+func (x *Account) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Account.ProtoReflect.Descriptor instead.
+func (*Account) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Account) GetRunNs() uint64 {
+	if x != nil {
+		return x.RunNs
+	}
+	return 0
+}
+
+func (x *Account) GetWaitNs() uint64 {
+	if x != nil {
+		return x.WaitNs
+	}
+	return 0
+}
+
+func (x *Account) GetSwitchingNs() uint64 {
+	if x != nil {
+		return x.SwitchingNs
+	}
+	return 0
+}
+
+func (x *Account) GetPreempted() uint64 {
+	if x != nil {
+		return x.Preempted
+	}
+	return 0
+}
+
+func (x *Account) GetPreempting() uint64 {
+	if x != nil {
+		return x.Preempting
+	}
+	return 0
+}
+
+func (x *Account) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Account) GetLatency() *Latency {
+	if x != nil {
+		return x.Latency
+	}
+	return nil
+}
+
+func (x *Account) GetRecent() *Latency {
+	if x != nil {
+		return x.Recent
+	}
+	return nil
+}
+
+func (x *Account) GetSloRequests() uint64 {
+	if x != nil {
+		return x.SloRequests
+	}
+	return 0
+}
+
+func (x *Account) GetSloMet() uint64 {
+	if x != nil {
+		return x.SloMet
+	}
+	return 0
+}
+
+func (x *Account) GetDeadlinesMet() uint64 {
+	if x != nil {
+		return x.DeadlinesMet
+	}
+	return 0
+}
+
+func (x *Account) GetDeadlinesMissed() uint64 {
+	if x != nil {
+		return x.DeadlinesMissed
+	}
+	return 0
+}
+
+// Latency is the distribution of how long requests took, to 3 percent.
+type Latency struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Requests      uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
+	P50Ns         uint64                 `protobuf:"varint,2,opt,name=p50_ns,json=p50Ns,proto3" json:"p50_ns,omitempty"`
+	P90Ns         uint64                 `protobuf:"varint,3,opt,name=p90_ns,json=p90Ns,proto3" json:"p90_ns,omitempty"`
+	P99Ns         uint64                 `protobuf:"varint,4,opt,name=p99_ns,json=p99Ns,proto3" json:"p99_ns,omitempty"`
+	MaxNs         uint64                 `protobuf:"varint,5,opt,name=max_ns,json=maxNs,proto3" json:"max_ns,omitempty"`
+	SumNs         uint64                 `protobuf:"varint,6,opt,name=sum_ns,json=sumNs,proto3" json:"sum_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Latency) Reset() {
+	*x = Latency{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Latency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Latency) ProtoMessage() {}
+
+func (x *Latency) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Latency.ProtoReflect.Descriptor instead.
+func (*Latency) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *Latency) GetRequests() uint64 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
+func (x *Latency) GetP50Ns() uint64 {
+	if x != nil {
+		return x.P50Ns
+	}
+	return 0
+}
+
+func (x *Latency) GetP90Ns() uint64 {
+	if x != nil {
+		return x.P90Ns
+	}
+	return 0
+}
+
+func (x *Latency) GetP99Ns() uint64 {
+	if x != nil {
+		return x.P99Ns
+	}
+	return 0
+}
+
+func (x *Latency) GetMaxNs() uint64 {
+	if x != nil {
+		return x.MaxNs
+	}
+	return 0
+}
+
+func (x *Latency) GetSumNs() uint64 {
+	if x != nil {
+		return x.SumNs
+	}
+	return 0
+}
+
 // Device is a task on one device.
 type Device struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -814,14 +1073,20 @@ type Device struct {
 	// Why it runs, or is stopped in the way it is.
 	Reason string `protobuf:"bytes,15,opt,name=reason,proto3" json:"reason,omitempty"`
 	// plain, armed or beside: how the device's backgrounds are prepared.
-	Regime        string `protobuf:"bytes,16,opt,name=regime,proto3" json:"regime,omitempty"`
+	Regime string `protobuf:"bytes,16,opt,name=regime,proto3" json:"regime,omitempty"`
+	// Part of each of the last 60 seconds, in 1/1000, that it had the device; those
+	// who run together share the time alike. The newest last; fewer when it has been
+	// there for less.
+	Shares []uint32 `protobuf:"varint,20,rep,packed,name=shares,proto3" json:"shares,omitempty"`
+	// Commands that wait or run.
+	Outstanding   uint64 `protobuf:"varint,21,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -833,7 +1098,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[10]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -846,7 +1111,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{10}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Device) GetUuid() string {
@@ -961,6 +1226,20 @@ func (x *Device) GetRegime() string {
 	return ""
 }
 
+func (x *Device) GetShares() []uint32 {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *Device) GetOutstanding() uint64 {
+	if x != nil {
+		return x.Outstanding
+	}
+	return 0
+}
+
 // LevelCost is what preemption at one level was to a task.
 type LevelCost struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -975,7 +1254,7 @@ type LevelCost struct {
 
 func (x *LevelCost) Reset() {
 	*x = LevelCost{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -987,7 +1266,7 @@ func (x *LevelCost) String() string {
 func (*LevelCost) ProtoMessage() {}
 
 func (x *LevelCost) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[11]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1000,7 +1279,7 @@ func (x *LevelCost) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LevelCost.ProtoReflect.Descriptor instead.
 func (*LevelCost) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{11}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *LevelCost) GetLevel() uint32 {
@@ -1045,7 +1324,7 @@ type Process struct {
 
 func (x *Process) Reset() {
 	*x = Process{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1057,7 +1336,7 @@ func (x *Process) String() string {
 func (*Process) ProtoMessage() {}
 
 func (x *Process) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[12]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1070,7 +1349,7 @@ func (x *Process) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Process.ProtoReflect.Descriptor instead.
 func (*Process) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{12}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Process) GetPid() int32 {
@@ -1171,7 +1450,7 @@ type ProcessDevice struct {
 
 func (x *ProcessDevice) Reset() {
 	*x = ProcessDevice{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1183,7 +1462,7 @@ func (x *ProcessDevice) String() string {
 func (*ProcessDevice) ProtoMessage() {}
 
 func (x *ProcessDevice) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[13]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1196,7 +1475,7 @@ func (x *ProcessDevice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessDevice.ProtoReflect.Descriptor instead.
 func (*ProcessDevice) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{13}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProcessDevice) GetUuid() string {
@@ -1258,7 +1537,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1270,7 +1549,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[14]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1283,7 +1562,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{14}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *WatchRequest) GetIntervalMs() uint32 {
@@ -1302,7 +1581,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1314,7 +1593,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[15]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1327,7 +1606,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{15}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *WatchResponse) GetTasks() []*Task {
@@ -1358,13 +1637,14 @@ type SetHintRequest struct {
 	Window        *string  `protobuf:"bytes,14,opt,name=window,proto3,oneof" json:"window,omitempty"`
 	Gang          *string  `protobuf:"bytes,15,opt,name=gang,proto3,oneof" json:"gang,omitempty"`
 	MinShare      *float64 `protobuf:"fixed64,16,opt,name=min_share,json=minShare,proto3,oneof" json:"min_share,omitempty"`
+	SloNs         *uint64  `protobuf:"varint,20,opt,name=slo_ns,json=sloNs,proto3,oneof" json:"slo_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SetHintRequest) Reset() {
 	*x = SetHintRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1376,7 +1656,7 @@ func (x *SetHintRequest) String() string {
 func (*SetHintRequest) ProtoMessage() {}
 
 func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[16]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1389,7 +1669,7 @@ func (x *SetHintRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintRequest.ProtoReflect.Descriptor instead.
 func (*SetHintRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{16}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetHintRequest) GetPid() int32 {
@@ -1504,6 +1784,13 @@ func (x *SetHintRequest) GetMinShare() float64 {
 	return 0
 }
 
+func (x *SetHintRequest) GetSloNs() uint64 {
+	if x != nil && x.SloNs != nil {
+		return *x.SloNs
+	}
+	return 0
+}
+
 type SetHintResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Task          uint64                 `protobuf:"varint,1,opt,name=task,proto3" json:"task,omitempty"`
@@ -1514,7 +1801,7 @@ type SetHintResponse struct {
 
 func (x *SetHintResponse) Reset() {
 	*x = SetHintResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1526,7 +1813,7 @@ func (x *SetHintResponse) String() string {
 func (*SetHintResponse) ProtoMessage() {}
 
 func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[17]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1539,7 +1826,7 @@ func (x *SetHintResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetHintResponse.ProtoReflect.Descriptor instead.
 func (*SetHintResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{17}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetHintResponse) GetTask() uint64 {
@@ -1572,7 +1859,7 @@ type SetConfigRequest struct {
 
 func (x *SetConfigRequest) Reset() {
 	*x = SetConfigRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1584,7 +1871,7 @@ func (x *SetConfigRequest) String() string {
 func (*SetConfigRequest) ProtoMessage() {}
 
 func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[18]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1597,7 +1884,7 @@ func (x *SetConfigRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigRequest.ProtoReflect.Descriptor instead.
 func (*SetConfigRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{18}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetConfigRequest) GetPid() int32 {
@@ -1645,7 +1932,7 @@ type SetConfigResponse struct {
 
 func (x *SetConfigResponse) Reset() {
 	*x = SetConfigResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1657,7 +1944,7 @@ func (x *SetConfigResponse) String() string {
 func (*SetConfigResponse) ProtoMessage() {}
 
 func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[19]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1670,7 +1957,7 @@ func (x *SetConfigResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetConfigResponse.ProtoReflect.Descriptor instead.
 func (*SetConfigResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{19}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SetConfigResponse) GetTask() uint64 {
@@ -1697,7 +1984,7 @@ type ProcessSettings struct {
 
 func (x *ProcessSettings) Reset() {
 	*x = ProcessSettings{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1709,7 +1996,7 @@ func (x *ProcessSettings) String() string {
 func (*ProcessSettings) ProtoMessage() {}
 
 func (x *ProcessSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[20]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1722,7 +2009,7 @@ func (x *ProcessSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProcessSettings.ProtoReflect.Descriptor instead.
 func (*ProcessSettings) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{20}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ProcessSettings) GetPid() int32 {
@@ -1747,7 +2034,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1759,7 +2046,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[21]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1772,7 +2059,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{21}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
 }
 
 type GetPolicyResponse struct {
@@ -1787,7 +2074,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1799,7 +2086,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[22]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1812,7 +2099,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{22}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *GetPolicyResponse) GetPolicy() string {
@@ -1850,7 +2137,7 @@ type PolicyInfo struct {
 
 func (x *PolicyInfo) Reset() {
 	*x = PolicyInfo{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1862,7 +2149,7 @@ func (x *PolicyInfo) String() string {
 func (*PolicyInfo) ProtoMessage() {}
 
 func (x *PolicyInfo) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[23]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1875,7 +2162,7 @@ func (x *PolicyInfo) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyInfo.ProtoReflect.Descriptor instead.
 func (*PolicyInfo) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{23}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *PolicyInfo) GetName() string {
@@ -1908,7 +2195,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1920,7 +2207,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[24]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1933,7 +2220,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{24}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *SetPolicyRequest) GetPolicy() string {
@@ -1952,7 +2239,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1964,7 +2251,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[25]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1977,7 +2264,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{25}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *SetPolicyResponse) GetPolicy() string {
@@ -1995,7 +2282,7 @@ type GetStatusRequest struct {
 
 func (x *GetStatusRequest) Reset() {
 	*x = GetStatusRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2294,7 @@ func (x *GetStatusRequest) String() string {
 func (*GetStatusRequest) ProtoMessage() {}
 
 func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[26]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2307,7 @@ func (x *GetStatusRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusRequest.ProtoReflect.Descriptor instead.
 func (*GetStatusRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{26}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{28}
 }
 
 type GetStatusResponse struct {
@@ -2053,7 +2340,7 @@ type GetStatusResponse struct {
 
 func (x *GetStatusResponse) Reset() {
 	*x = GetStatusResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2065,7 +2352,7 @@ func (x *GetStatusResponse) String() string {
 func (*GetStatusResponse) ProtoMessage() {}
 
 func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[27]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2078,7 +2365,7 @@ func (x *GetStatusResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetStatusResponse.ProtoReflect.Descriptor instead.
 func (*GetStatusResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{27}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GetStatusResponse) GetVersion() string {
@@ -2214,7 +2501,7 @@ type DeviceOffer struct {
 
 func (x *DeviceOffer) Reset() {
 	*x = DeviceOffer{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2513,7 @@ func (x *DeviceOffer) String() string {
 func (*DeviceOffer) ProtoMessage() {}
 
 func (x *DeviceOffer) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[28]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2526,7 @@ func (x *DeviceOffer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeviceOffer.ProtoReflect.Descriptor instead.
 func (*DeviceOffer) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{28}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeviceOffer) GetUuid() string {
@@ -2266,6 +2553,381 @@ func (x *DeviceOffer) GetLevel3() bool {
 func (x *DeviceOffer) GetWhy() string {
 	if x != nil {
 		return x.Why
+	}
+	return ""
+}
+
+type ReportRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportRequest) Reset() {
+	*x = ReportRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportRequest) ProtoMessage() {}
+
+func (x *ReportRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportRequest.ProtoReflect.Descriptor instead.
+func (*ReportRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{31}
+}
+
+type ReportResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Tasks []*Task                `protobuf:"bytes,1,rep,name=tasks,proto3" json:"tasks,omitempty"`
+	// The newest last.
+	Ended         []*Task `protobuf:"bytes,2,rep,name=ended,proto3" json:"ended,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportResponse) Reset() {
+	*x = ReportResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportResponse) ProtoMessage() {}
+
+func (x *ReportResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportResponse.ProtoReflect.Descriptor instead.
+func (*ReportResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *ReportResponse) GetTasks() []*Task {
+	if x != nil {
+		return x.Tasks
+	}
+	return nil
+}
+
+func (x *ReportResponse) GetEnded() []*Task {
+	if x != nil {
+		return x.Ended
+	}
+	return nil
+}
+
+type TraceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceRequest) Reset() {
+	*x = TraceRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceRequest) ProtoMessage() {}
+
+func (x *TraceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceRequest.ProtoReflect.Descriptor instead.
+func (*TraceRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{33}
+}
+
+type TraceResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Events []*TraceEvent          `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
+	// Events that came faster than they were sent, and are missing here.
+	Lost          uint64 `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceResponse) Reset() {
+	*x = TraceResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceResponse) ProtoMessage() {}
+
+func (x *TraceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceResponse.ProtoReflect.Descriptor instead.
+func (*TraceResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *TraceResponse) GetEvents() []*TraceEvent {
+	if x != nil {
+		return x.Events
+	}
+	return nil
+}
+
+func (x *TraceResponse) GetLost() uint64 {
+	if x != nil {
+		return x.Lost
+	}
+	return 0
+}
+
+// TraceEvent is a change of what a task does on a device, or of the policy.
+type TraceEvent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Since an arbitrary point in time.
+	AtNs uint64 `protobuf:"varint,1,opt,name=at_ns,json=atNs,proto3" json:"at_ns,omitempty"`
+	// 0: the policy changed.
+	Task uint64 `protobuf:"varint,2,opt,name=task,proto3" json:"task,omitempty"`
+	// UUID.
+	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
+	// It has work.
+	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
+	// idle, running, armed, gated, held, switching or newcomer; gone: it left the
+	// device.
+	State  string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`
+	// The new policy.
+	Policy        string `protobuf:"bytes,7,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TraceEvent) Reset() {
+	*x = TraceEvent{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TraceEvent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TraceEvent) ProtoMessage() {}
+
+func (x *TraceEvent) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TraceEvent.ProtoReflect.Descriptor instead.
+func (*TraceEvent) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *TraceEvent) GetAtNs() uint64 {
+	if x != nil {
+		return x.AtNs
+	}
+	return 0
+}
+
+func (x *TraceEvent) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *TraceEvent) GetDevice() string {
+	if x != nil {
+		return x.Device
+	}
+	return ""
+}
+
+func (x *TraceEvent) GetReady() bool {
+	if x != nil {
+		return x.Ready
+	}
+	return false
+}
+
+func (x *TraceEvent) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *TraceEvent) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *TraceEvent) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+type TokenRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenRequest) Reset() {
+	*x = TokenRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenRequest) ProtoMessage() {}
+
+func (x *TokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenRequest.ProtoReflect.Descriptor instead.
+func (*TokenRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{36}
+}
+
+type TokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// Where HTTP is served, host:port; empty: not.
+	Http          string `protobuf:"bytes,2,opt,name=http,proto3" json:"http,omitempty"`
+	Metrics       string `protobuf:"bytes,3,opt,name=metrics,proto3" json:"metrics,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *TokenResponse) Reset() {
+	*x = TokenResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *TokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*TokenResponse) ProtoMessage() {}
+
+func (x *TokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use TokenResponse.ProtoReflect.Descriptor instead.
+func (*TokenResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *TokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *TokenResponse) GetHttp() string {
+	if x != nil {
+		return x.Http
+	}
+	return ""
+}
+
+func (x *TokenResponse) GetMetrics() string {
+	if x != nil {
+		return x.Metrics
 	}
 	return ""
 }
@@ -2305,7 +2967,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tuncovered\x18\x02 \x03(\tR\tuncovered\"l\n" +
 	"\x0fSessionResponse\x12'\n" +
 	"\x05hints\x18\x01 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x120\n" +
-	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"\xa5\x03\n" +
+	"\bsettings\x18\x02 \x01(\v2\x14.xmsched.v1.SettingsR\bsettings\"\xbc\x03\n" +
 	"\x05Hints\x12\x1a\n" +
 	"\bpriority\x18\x01 \x01(\x05R\bpriority\x12\x1d\n" +
 	"\n" +
@@ -2327,21 +2989,48 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"laxityHigh\x12\x16\n" +
 	"\x06window\x18\f \x01(\tR\x06window\x12\x12\n" +
 	"\x04gang\x18\r \x01(\tR\x04gang\x12\x1b\n" +
-	"\tmin_share\x18\x0e \x01(\x01R\bminShare\"T\n" +
+	"\tmin_share\x18\x0e \x01(\x01R\bminShare\x12\x15\n" +
+	"\x06slo_ns\x18\x14 \x01(\x04R\x05sloNs\"T\n" +
 	"\bSettings\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\tR\x05level\x12\x1c\n" +
 	"\tthreshold\x18\x02 \x01(\rR\tthreshold\x12\x14\n" +
 	"\x05batch\x18\x03 \x01(\rR\x05batch\"\x12\n" +
 	"\x10ListTasksRequest\";\n" +
 	"\x11ListTasksResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xc6\x01\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xbd\x02\n" +
 	"\x04Task\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03uid\x18\x03 \x01(\rR\x03uid\x12'\n" +
 	"\x05hints\x18\x04 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x121\n" +
 	"\tprocesses\x18\x05 \x03(\v2\x13.xmsched.v1.ProcessR\tprocesses\x12,\n" +
-	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\"\xbd\x03\n" +
+	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\x12-\n" +
+	"\aaccount\x18\a \x01(\v2\x13.xmsched.v1.AccountR\aaccount\x12\"\n" +
+	"\rbegan_unix_ns\x18\b \x01(\x04R\vbeganUnixNs\x12\"\n" +
+	"\rended_unix_ns\x18\t \x01(\x04R\vendedUnixNs\"\x9e\x03\n" +
+	"\aAccount\x12\x15\n" +
+	"\x06run_ns\x18\x01 \x01(\x04R\x05runNs\x12\x17\n" +
+	"\await_ns\x18\x02 \x01(\x04R\x06waitNs\x12!\n" +
+	"\fswitching_ns\x18\x03 \x01(\x04R\vswitchingNs\x12\x1c\n" +
+	"\tpreempted\x18\x04 \x01(\x04R\tpreempted\x12\x1e\n" +
+	"\n" +
+	"preempting\x18\x05 \x01(\x04R\n" +
+	"preempting\x12\x1a\n" +
+	"\brequests\x18\x06 \x01(\x04R\brequests\x12-\n" +
+	"\alatency\x18\a \x01(\v2\x13.xmsched.v1.LatencyR\alatency\x12+\n" +
+	"\x06recent\x18\b \x01(\v2\x13.xmsched.v1.LatencyR\x06recent\x12!\n" +
+	"\fslo_requests\x18\t \x01(\x04R\vsloRequests\x12\x17\n" +
+	"\aslo_met\x18\n" +
+	" \x01(\x04R\x06sloMet\x12#\n" +
+	"\rdeadlines_met\x18\v \x01(\x04R\fdeadlinesMet\x12)\n" +
+	"\x10deadlines_missed\x18\f \x01(\x04R\x0fdeadlinesMissed\"\x98\x01\n" +
+	"\aLatency\x12\x1a\n" +
+	"\brequests\x18\x01 \x01(\x04R\brequests\x12\x15\n" +
+	"\x06p50_ns\x18\x02 \x01(\x04R\x05p50Ns\x12\x15\n" +
+	"\x06p90_ns\x18\x03 \x01(\x04R\x05p90Ns\x12\x15\n" +
+	"\x06p99_ns\x18\x04 \x01(\x04R\x05p99Ns\x12\x15\n" +
+	"\x06max_ns\x18\x05 \x01(\x04R\x05maxNs\x12\x15\n" +
+	"\x06sum_ns\x18\x06 \x01(\x04R\x05sumNs\"\xf7\x03\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -2362,7 +3051,9 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x04held\x18\r \x01(\bR\x04held\x12\x19\n" +
 	"\bslice_ns\x18\x0e \x01(\x04R\asliceNs\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
-	"\x06regime\x18\x10 \x01(\tR\x06regime\"M\n" +
+	"\x06regime\x18\x10 \x01(\tR\x06regime\x12\x16\n" +
+	"\x06shares\x18\x14 \x03(\rR\x06shares\x12 \n" +
+	"\voutstanding\x18\x15 \x01(\x04R\voutstanding\"M\n" +
 	"\tLevelCost\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
 	"\x05taken\x18\x02 \x01(\x04R\x05taken\x12\x14\n" +
@@ -2395,7 +3086,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\vinterval_ms\x18\x01 \x01(\rR\n" +
 	"intervalMs\"7\n" +
 	"\rWatchResponse\x12&\n" +
-	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\xe0\x05\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\"\x87\x06\n" +
 	"\x0eSetHintRequest\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x1f\n" +
@@ -2420,7 +3111,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"laxityHigh\x88\x01\x01\x12\x1b\n" +
 	"\x06window\x18\x0e \x01(\tH\vR\x06window\x88\x01\x01\x12\x17\n" +
 	"\x04gang\x18\x0f \x01(\tH\fR\x04gang\x88\x01\x01\x12 \n" +
-	"\tmin_share\x18\x10 \x01(\x01H\rR\bminShare\x88\x01\x01B\v\n" +
+	"\tmin_share\x18\x10 \x01(\x01H\rR\bminShare\x88\x01\x01\x12\x1a\n" +
+	"\x06slo_ns\x18\x14 \x01(\x04H\x0eR\x05sloNs\x88\x01\x01B\v\n" +
 	"\t_priorityB\r\n" +
 	"\v_quantum_nsB\x10\n" +
 	"\x0e_idle_after_nsB\r\n" +
@@ -2436,7 +3128,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\a_windowB\a\n" +
 	"\x05_gangB\f\n" +
 	"\n" +
-	"_min_share\"N\n" +
+	"_min_shareB\t\n" +
+	"\a_slo_ns\"N\n" +
 	"\x0fSetHintResponse\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\x04R\x04task\x12'\n" +
 	"\x05hints\x18\x02 \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"\xb3\x01\n" +
@@ -2494,7 +3187,29 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
 	"\x06level3\x18\x03 \x01(\bR\x06level3\x12\x10\n" +
-	"\x03why\x18\x04 \x01(\tR\x03why2\x95\x05\n" +
+	"\x03why\x18\x04 \x01(\tR\x03why\"\x0f\n" +
+	"\rReportRequest\"`\n" +
+	"\x0eReportResponse\x12&\n" +
+	"\x05tasks\x18\x01 \x03(\v2\x10.xmsched.v1.TaskR\x05tasks\x12&\n" +
+	"\x05ended\x18\x02 \x03(\v2\x10.xmsched.v1.TaskR\x05ended\"\x0e\n" +
+	"\fTraceRequest\"S\n" +
+	"\rTraceResponse\x12.\n" +
+	"\x06events\x18\x01 \x03(\v2\x16.xmsched.v1.TraceEventR\x06events\x12\x12\n" +
+	"\x04lost\x18\x02 \x01(\x04R\x04lost\"\xa9\x01\n" +
+	"\n" +
+	"TraceEvent\x12\x13\n" +
+	"\x05at_ns\x18\x01 \x01(\x04R\x04atNs\x12\x12\n" +
+	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x16\n" +
+	"\x06device\x18\x03 \x01(\tR\x06device\x12\x14\n" +
+	"\x05ready\x18\x04 \x01(\bR\x05ready\x12\x14\n" +
+	"\x05state\x18\x05 \x01(\tR\x05state\x12\x16\n" +
+	"\x06reason\x18\x06 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06policy\x18\a \x01(\tR\x06policy\"\x0e\n" +
+	"\fTokenRequest\"S\n" +
+	"\rTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
+	"\x04http\x18\x02 \x01(\tR\x04http\x12\x18\n" +
+	"\ametrics\x18\x03 \x01(\tR\ametrics2\xd4\x06\n" +
 	"\x0eXServerService\x12E\n" +
 	"\bRegister\x12\x1b.xmsched.v1.RegisterRequest\x1a\x1c.xmsched.v1.RegisterResponse\x12F\n" +
 	"\aSession\x12\x1a.xmsched.v1.SessionRequest\x1a\x1b.xmsched.v1.SessionResponse(\x010\x01\x12H\n" +
@@ -2504,7 +3219,10 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tSetConfig\x12\x1c.xmsched.v1.SetConfigRequest\x1a\x1d.xmsched.v1.SetConfigResponse\x12H\n" +
 	"\tGetPolicy\x12\x1c.xmsched.v1.GetPolicyRequest\x1a\x1d.xmsched.v1.GetPolicyResponse\x12H\n" +
 	"\tSetPolicy\x12\x1c.xmsched.v1.SetPolicyRequest\x1a\x1d.xmsched.v1.SetPolicyResponse\x12H\n" +
-	"\tGetStatus\x12\x1c.xmsched.v1.GetStatusRequest\x1a\x1d.xmsched.v1.GetStatusResponseB\"Z xmsched/xserver/api/v1;xserverv1b\x06proto3"
+	"\tGetStatus\x12\x1c.xmsched.v1.GetStatusRequest\x1a\x1d.xmsched.v1.GetStatusResponse\x12?\n" +
+	"\x06Report\x12\x19.xmsched.v1.ReportRequest\x1a\x1a.xmsched.v1.ReportResponse\x12>\n" +
+	"\x05Trace\x12\x18.xmsched.v1.TraceRequest\x1a\x19.xmsched.v1.TraceResponse0\x01\x12<\n" +
+	"\x05Token\x12\x18.xmsched.v1.TokenRequest\x1a\x19.xmsched.v1.TokenResponseB\"Z xmsched/xserver/api/v1;xserverv1b\x06proto3"
 
 var (
 	file_xserver_api_v1_xserver_proto_rawDescOnce sync.Once
@@ -2518,7 +3236,7 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*Rejection)(nil),         // 0: xmsched.v1.Rejection
 	(*RegisterRequest)(nil),   // 1: xmsched.v1.RegisterRequest
@@ -2530,25 +3248,34 @@ var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*ListTasksRequest)(nil),  // 7: xmsched.v1.ListTasksRequest
 	(*ListTasksResponse)(nil), // 8: xmsched.v1.ListTasksResponse
 	(*Task)(nil),              // 9: xmsched.v1.Task
-	(*Device)(nil),            // 10: xmsched.v1.Device
-	(*LevelCost)(nil),         // 11: xmsched.v1.LevelCost
-	(*Process)(nil),           // 12: xmsched.v1.Process
-	(*ProcessDevice)(nil),     // 13: xmsched.v1.ProcessDevice
-	(*WatchRequest)(nil),      // 14: xmsched.v1.WatchRequest
-	(*WatchResponse)(nil),     // 15: xmsched.v1.WatchResponse
-	(*SetHintRequest)(nil),    // 16: xmsched.v1.SetHintRequest
-	(*SetHintResponse)(nil),   // 17: xmsched.v1.SetHintResponse
-	(*SetConfigRequest)(nil),  // 18: xmsched.v1.SetConfigRequest
-	(*SetConfigResponse)(nil), // 19: xmsched.v1.SetConfigResponse
-	(*ProcessSettings)(nil),   // 20: xmsched.v1.ProcessSettings
-	(*GetPolicyRequest)(nil),  // 21: xmsched.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil), // 22: xmsched.v1.GetPolicyResponse
-	(*PolicyInfo)(nil),        // 23: xmsched.v1.PolicyInfo
-	(*SetPolicyRequest)(nil),  // 24: xmsched.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil), // 25: xmsched.v1.SetPolicyResponse
-	(*GetStatusRequest)(nil),  // 26: xmsched.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 27: xmsched.v1.GetStatusResponse
-	(*DeviceOffer)(nil),       // 28: xmsched.v1.DeviceOffer
+	(*Account)(nil),           // 10: xmsched.v1.Account
+	(*Latency)(nil),           // 11: xmsched.v1.Latency
+	(*Device)(nil),            // 12: xmsched.v1.Device
+	(*LevelCost)(nil),         // 13: xmsched.v1.LevelCost
+	(*Process)(nil),           // 14: xmsched.v1.Process
+	(*ProcessDevice)(nil),     // 15: xmsched.v1.ProcessDevice
+	(*WatchRequest)(nil),      // 16: xmsched.v1.WatchRequest
+	(*WatchResponse)(nil),     // 17: xmsched.v1.WatchResponse
+	(*SetHintRequest)(nil),    // 18: xmsched.v1.SetHintRequest
+	(*SetHintResponse)(nil),   // 19: xmsched.v1.SetHintResponse
+	(*SetConfigRequest)(nil),  // 20: xmsched.v1.SetConfigRequest
+	(*SetConfigResponse)(nil), // 21: xmsched.v1.SetConfigResponse
+	(*ProcessSettings)(nil),   // 22: xmsched.v1.ProcessSettings
+	(*GetPolicyRequest)(nil),  // 23: xmsched.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil), // 24: xmsched.v1.GetPolicyResponse
+	(*PolicyInfo)(nil),        // 25: xmsched.v1.PolicyInfo
+	(*SetPolicyRequest)(nil),  // 26: xmsched.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil), // 27: xmsched.v1.SetPolicyResponse
+	(*GetStatusRequest)(nil),  // 28: xmsched.v1.GetStatusRequest
+	(*GetStatusResponse)(nil), // 29: xmsched.v1.GetStatusResponse
+	(*DeviceOffer)(nil),       // 30: xmsched.v1.DeviceOffer
+	(*ReportRequest)(nil),     // 31: xmsched.v1.ReportRequest
+	(*ReportResponse)(nil),    // 32: xmsched.v1.ReportResponse
+	(*TraceRequest)(nil),      // 33: xmsched.v1.TraceRequest
+	(*TraceResponse)(nil),     // 34: xmsched.v1.TraceResponse
+	(*TraceEvent)(nil),        // 35: xmsched.v1.TraceEvent
+	(*TokenRequest)(nil),      // 36: xmsched.v1.TokenRequest
+	(*TokenResponse)(nil),     // 37: xmsched.v1.TokenResponse
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	5,  // 0: xmsched.v1.RegisterRequest.hints:type_name -> xmsched.v1.Hints
@@ -2556,40 +3283,52 @@ var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	6,  // 2: xmsched.v1.SessionResponse.settings:type_name -> xmsched.v1.Settings
 	9,  // 3: xmsched.v1.ListTasksResponse.tasks:type_name -> xmsched.v1.Task
 	5,  // 4: xmsched.v1.Task.hints:type_name -> xmsched.v1.Hints
-	12, // 5: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
-	10, // 6: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
-	11, // 7: xmsched.v1.Device.preemption:type_name -> xmsched.v1.LevelCost
-	6,  // 8: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
-	13, // 9: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
-	9,  // 10: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 11: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
-	20, // 12: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
-	6,  // 13: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
-	23, // 14: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
-	28, // 15: xmsched.v1.GetStatusResponse.offers:type_name -> xmsched.v1.DeviceOffer
-	1,  // 16: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 17: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 18: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	14, // 19: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	16, // 20: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	18, // 21: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	21, // 22: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	24, // 23: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	26, // 24: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	2,  // 25: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 26: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 27: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	15, // 28: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	17, // 29: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	19, // 30: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	22, // 31: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	25, // 32: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	27, // 33: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	25, // [25:34] is the sub-list for method output_type
-	16, // [16:25] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	14, // 5: xmsched.v1.Task.processes:type_name -> xmsched.v1.Process
+	12, // 6: xmsched.v1.Task.devices:type_name -> xmsched.v1.Device
+	10, // 7: xmsched.v1.Task.account:type_name -> xmsched.v1.Account
+	11, // 8: xmsched.v1.Account.latency:type_name -> xmsched.v1.Latency
+	11, // 9: xmsched.v1.Account.recent:type_name -> xmsched.v1.Latency
+	13, // 10: xmsched.v1.Device.preemption:type_name -> xmsched.v1.LevelCost
+	6,  // 11: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
+	15, // 12: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
+	9,  // 13: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 14: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
+	22, // 15: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
+	6,  // 16: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
+	25, // 17: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
+	30, // 18: xmsched.v1.GetStatusResponse.offers:type_name -> xmsched.v1.DeviceOffer
+	9,  // 19: xmsched.v1.ReportResponse.tasks:type_name -> xmsched.v1.Task
+	9,  // 20: xmsched.v1.ReportResponse.ended:type_name -> xmsched.v1.Task
+	35, // 21: xmsched.v1.TraceResponse.events:type_name -> xmsched.v1.TraceEvent
+	1,  // 22: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 23: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 24: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	16, // 25: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	18, // 26: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	20, // 27: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	23, // 28: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	26, // 29: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	28, // 30: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	31, // 31: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
+	33, // 32: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
+	36, // 33: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
+	2,  // 34: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 35: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 36: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	17, // 37: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	19, // 38: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	21, // 39: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	24, // 40: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	27, // 41: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	29, // 42: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	32, // 43: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
+	34, // 44: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
+	37, // 45: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
+	34, // [34:46] is the sub-list for method output_type
+	22, // [22:34] is the sub-list for method input_type
+	22, // [22:22] is the sub-list for extension type_name
+	22, // [22:22] is the sub-list for extension extendee
+	0,  // [0:22] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -2597,15 +3336,15 @@ func file_xserver_api_v1_xserver_proto_init() {
 	if File_xserver_api_v1_xserver_proto != nil {
 		return
 	}
-	file_xserver_api_v1_xserver_proto_msgTypes[16].OneofWrappers = []any{}
 	file_xserver_api_v1_xserver_proto_msgTypes[18].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[20].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   38,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -33,6 +33,9 @@ const (
 	XServerService_GetPolicy_FullMethodName = "/xmsched.v1.XServerService/GetPolicy"
 	XServerService_SetPolicy_FullMethodName = "/xmsched.v1.XServerService/SetPolicy"
 	XServerService_GetStatus_FullMethodName = "/xmsched.v1.XServerService/GetStatus"
+	XServerService_Report_FullMethodName    = "/xmsched.v1.XServerService/Report"
+	XServerService_Trace_FullMethodName     = "/xmsched.v1.XServerService/Trace"
+	XServerService_Token_FullMethodName     = "/xmsched.v1.XServerService/Token"
 )
 
 // XServerServiceClient is the client API for XServerService service.
@@ -62,6 +65,13 @@ type XServerServiceClient interface {
 	// SetPolicy changes the policy; only the daemon's own user and root may.
 	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
 	GetStatus(ctx context.Context, in *GetStatusRequest, opts ...grpc.CallOption) (*GetStatusResponse, error)
+	// Report lists the tasks that the caller may see, and those of them that ended
+	// lately.
+	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
+	// Trace sends what is decided, from now on until the caller ends it.
+	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TraceResponse], error)
+	// Token gives the caller what shows over HTTP who he is.
+	Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenResponse, error)
 }
 
 type xServerServiceClient struct {
@@ -174,6 +184,45 @@ func (c *xServerServiceClient) GetStatus(ctx context.Context, in *GetStatusReque
 	return out, nil
 }
 
+func (c *xServerServiceClient) Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ReportResponse)
+	err := c.cc.Invoke(ctx, XServerService_Report_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *xServerServiceClient) Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TraceResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &XServerService_ServiceDesc.Streams[2], XServerService_Trace_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[TraceRequest, TraceResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type XServerService_TraceClient = grpc.ServerStreamingClient[TraceResponse]
+
+func (c *xServerServiceClient) Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(TokenResponse)
+	err := c.cc.Invoke(ctx, XServerService_Token_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // XServerServiceServer is the server API for XServerService service.
 // All implementations must embed UnimplementedXServerServiceServer
 // for forward compatibility.
@@ -201,6 +250,13 @@ type XServerServiceServer interface {
 	// SetPolicy changes the policy; only the daemon's own user and root may.
 	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
 	GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error)
+	// Report lists the tasks that the caller may see, and those of them that ended
+	// lately.
+	Report(context.Context, *ReportRequest) (*ReportResponse, error)
+	// Trace sends what is decided, from now on until the caller ends it.
+	Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error
+	// Token gives the caller what shows over HTTP who he is.
+	Token(context.Context, *TokenRequest) (*TokenResponse, error)
 	mustEmbedUnimplementedXServerServiceServer()
 }
 
@@ -237,6 +293,15 @@ func (UnimplementedXServerServiceServer) SetPolicy(context.Context, *SetPolicyRe
 }
 func (UnimplementedXServerServiceServer) GetStatus(context.Context, *GetStatusRequest) (*GetStatusResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetStatus not implemented")
+}
+func (UnimplementedXServerServiceServer) Report(context.Context, *ReportRequest) (*ReportResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Report not implemented")
+}
+func (UnimplementedXServerServiceServer) Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error {
+	return status.Error(codes.Unimplemented, "method Trace not implemented")
+}
+func (UnimplementedXServerServiceServer) Token(context.Context, *TokenRequest) (*TokenResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method Token not implemented")
 }
 func (UnimplementedXServerServiceServer) mustEmbedUnimplementedXServerServiceServer() {}
 func (UnimplementedXServerServiceServer) testEmbeddedByValue()                        {}
@@ -403,6 +468,53 @@ func _XServerService_GetStatus_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
+func _XServerService_Report_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ReportRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(XServerServiceServer).Report(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: XServerService_Report_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(XServerServiceServer).Report(ctx, req.(*ReportRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _XServerService_Trace_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(TraceRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(XServerServiceServer).Trace(m, &grpc.GenericServerStream[TraceRequest, TraceResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type XServerService_TraceServer = grpc.ServerStreamingServer[TraceResponse]
+
+func _XServerService_Token_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(TokenRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(XServerServiceServer).Token(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: XServerService_Token_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(XServerServiceServer).Token(ctx, req.(*TokenRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // XServerService_ServiceDesc is the grpc.ServiceDesc for XServerService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -438,6 +550,14 @@ var XServerService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "GetStatus",
 			Handler:    _XServerService_GetStatus_Handler,
 		},
+		{
+			MethodName: "Report",
+			Handler:    _XServerService_Report_Handler,
+		},
+		{
+			MethodName: "Token",
+			Handler:    _XServerService_Token_Handler,
+		},
 	},
 	Streams: []grpc.StreamDesc{
 		{
@@ -449,6 +569,11 @@ var XServerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "Watch",
 			Handler:       _XServerService_Watch_Handler,
+			ServerStreams: true,
+		},
+		{
+			StreamName:    "Trace",
+			Handler:       _XServerService_Trace_Handler,
 			ServerStreams: true,
 		},
 	},
