@@ -62,8 +62,10 @@ func (c Costs) WithDefaults() Costs {
 
 // holdAfter is how long a request may last before an armed background is
 // suspended. The foreground has the device from its start to the end of its own
-// first time slice; a suspension asked for then is through just before that.
-func (c Costs) holdAfter() time.Duration { return max(0, c.Slice-c.Switch-c.Suspend) }
+// first time slice; a suspension asked for then is through just before that. However
+// dear one is, a request that is over within holdAtLeast does not want it: beside a
+// suspension it would wait longer than for the switch alone.
+func (c Costs) holdAfter() time.Duration { return max(holdAtLeast, c.Slice-c.Switch-c.Suspend) }
 
 // long is the length from which on a request that is known to be long has the
 // background suspended from its start: one that ends sooner is through before the
@@ -97,6 +99,9 @@ const (
 	// used of the device.
 	Loss = 1500 * time.Microsecond
 
+	// holdAtLeast is the least time after which a request has an armed background
+	// suspended.
+	holdAtLeast = time.Millisecond
 	// recent is how long a task counts as one that uses the device after it last had
 	// work.
 	recent = time.Second

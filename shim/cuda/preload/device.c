@@ -317,14 +317,14 @@ void xm_dev_publish(struct xm_dev *dev)
 	__atomic_store_n(&dev->section->client.launches, dev->launches, RELAXED);
 }
 
-/* Nobody waited since the device became ready, as far as is known: then none of
- * that time is said to have been spent launching. */
+/* Where nobody waited since the device became ready, it was found idle on the way:
+ * the program was slower than the device all that time. */
 static uint64_t waited_from(const struct xm_dev *dev)
 {
 	uint64_t ready = atomic_load_explicit(&dev->ready_at, memory_order_relaxed);
 	uint64_t from = atomic_load_explicit(&dev->wait_from, memory_order_relaxed);
 
-	return from < ready ? ready : from;
+	return from < ready ? xm_now() : from;
 }
 
 /* Told through the eventfd only when there is somebody to yield to, or when the

@@ -479,8 +479,8 @@ static void goes(void)
     seen = *beats;
     CHECK(hold(XM_HOLD_NONE, NULL));
     TRUE(beats_on(seen, 5000000000u));
+    end_heart(stream); /* the end of a context waits for the kernels of the others */
     TRUE(pthread_join(t, NULL) == 0);
-    end_heart(stream);
     cycles = 5;
     start_heart(stream);
     cycle(XM_HOLD_ALL);
