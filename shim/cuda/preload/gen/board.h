@@ -28,10 +28,11 @@
 #define XM_HOLD_COMPUTE 1u /* the compute groups are disabled; the copy engines still work */
 #define XM_HOLD_ALL 2u /* every channel group is disabled: stopped hard */
 #define XM_MEMORY_MANAGED 1u /* daemon: allocations are to be made of segments that can be moved; as it is before a process first allocates */
-#define XM_MEMORY_UNIFIED 2u /* daemon: and managed (unified) memory too */
+#define XM_MEMORY_DRAINED 2u /* daemon: memory may be taken away while the gate is closed and nothing is outstanding; to open it the daemon clears this first, then waits until XM_MEMORY_GONE is not set */
 #define XM_MEMORY_ACTIVE 1u /* client: its allocations are made of segments */
 #define XM_MEMORY_LATE 2u /* client: it had allocated before it knew of a daemon that manages memory, and stays as it is */
 #define XM_MEMORY_UNABLE 4u /* client: the driver here has no virtual memory management */
+#define XM_MEMORY_GONE 8u /* client: a move is under way or memory is mapped to nothing */
 #define XM_QUEUE_LEGACY 1u /* the legacy default stream */
 #define XM_QUEUE_PER_THREAD 2u /* a per-thread default stream */
 #define XM_QUEUE_DESTROYED 4u /* the program destroyed it; commands may still be outstanding */

@@ -1,0 +1,100 @@
+/*
+ * Memory, as the agent's engine sees it: the segments that this process's
+ * allocations are made of, and the calls that move them. The table is in C: whoever
+ * lets the process run again must be able to make every address good, with no
+ * agent (mem_ready.c). The engine copies and decides; everything that maps or unmaps
+ * is done here.
+ *
+ * A segment is in exactly one state:
+ *   DEVICE   its address is mapped to device memory, which is the truth
+ *   HOST     its address is mapped to its slot, which is the truth
+ *   AWAY     its address is mapped to nothing, its slot is the truth; only while Stopped
+ *   LOADING  its address is mapped to new device memory, its slot is still the truth
+ *
+ * A slot is host memory of the segment's size, with a second address by which
+ * copies reach it (its pool address). It is this process's own.
+ *
+ * To move out:  begin, slot, copy address -> slot, wait for the copy, away, end.
+ * To move in:   begin, load, copy slot -> address, wait for the copy, loaded, end.
+ * Copies are made in a context of the agent's own, with the driver's functions as
+ * `driver` gives them, and nothing is copied but between begin and end.
+ *
+ * Results: 0 (or a count); a negative errno; or the driver's result, which is
+ * positive. -EINVAL: no such section or segment, or not in that state. -EPERM: no
+ * begin is in force: never made, ended, or taken away after 1 s of `wanted`, or for
+ * the process is leaving; the engine drops its plan. -ENODEV: the section's memory is not
+ * managed. Calls that change memory count it on the board (client_memory), all but
+ * `did`, and the stall of the client line, which are the engine's to tell.
+ */
+#ifndef XMSCHED_MEMORY_H
+#define XMSCHED_MEMORY_H
+
+#include <stdint.h>
+
+#define XM_MEMORY_VERSION 1u
+#define XM_MEMORY_BATCH 1024 /* segments in one call */
+
+enum { XM_SEGMENT_DEVICE = 0, XM_SEGMENT_HOST = 1, XM_SEGMENT_AWAY = 2, XM_SEGMENT_LOADING = 3 };
+
+enum {
+	XM_SEGMENT_PINNED = 1, /* is not to be moved, for good */
+	XM_SEGMENT_ARENA = 2,  /* holds small allocations */
+	XM_SEGMENT_BUSY = 4,   /* a thread is in the driver with a command on it: not in this move */
+};
+
+struct xm_segment {
+	uint64_t id; /* never given twice */
+	uint64_t address, bytes;
+	uint32_t state, flags;
+	uint64_t allocation; /* number of the address range it is a piece of; later ones have larger numbers */
+	uint64_t used;       /* when a copy or memset last named it, CLOCK_MONOTONIC ns; 0: none did */
+};
+
+struct xm_memory {
+	uint32_t version; /* XM_MEMORY_VERSION */
+	uint32_t size;    /* sizeof(struct xm_memory) */
+
+	/* The section's segments, in order of their addresses within an allocation, up
+	 * to n of them; returns how many there are. */
+	int (*list)(uint32_t section, struct xm_segment *views, int n);
+
+	/* The device's number in this process. */
+	int (*device)(uint32_t section);
+
+	/* -EAGAIN: not Stopped. -ECANCELED: somebody wants the process to run, or to free memory. */
+	int (*begin)(uint32_t section);
+	int (*end)(uint32_t section);
+
+	/* 1: end soon. To be asked after each batch. */
+	int (*wanted)(uint32_t section);
+
+	/* Makes slots of that size ahead until `count` are free; no begin is needed. It
+	 * takes 7 ms for 32 MiB, and holds the driver's lock meanwhile (h200.md). */
+	int (*slots)(uint32_t section, uint32_t count, uint64_t bytes);
+
+	/* Gives free slots back to the system until at most so many bytes are kept. */
+	int (*trim)(uint32_t section, uint64_t bytes);
+
+	/* The pool address of the segment's slot; takes a free one, or makes one, when it has none. */
+	int (*slot)(uint32_t section, uint64_t id, uint64_t *pool_address);
+
+	/* DEVICE -> AWAY: the bytes are in the slots. -EBUSY: one is pinned or busy, and
+	 * nothing was done. Another failure leaves some as they were. */
+	int (*away)(uint32_t section, const uint64_t *ids, int n);
+
+	/* AWAY or HOST -> LOADING. -ENOSPC: beyond the target. A failure leaves all as
+	 * they were, but that a HOST one may be AWAY. */
+	int (*load)(uint32_t section, const uint64_t *ids, int n);
+
+	/* LOADING -> DEVICE: the bytes are there. Slots become free. */
+	int (*loaded)(uint32_t section, const uint64_t *ids, int n);
+
+	/* Brackets, on one thread, the making of a context that must never be held: the
+	 * engine's own. begin is 1 or 0. */
+	int (*unheld)(uint32_t section, int begin);
+
+	/* The driver's own function of that exported name, never a hook; NULL: there is none. */
+	void *(*driver)(const char *name);
+};
+
+#endif
