@@ -1,0 +1,183 @@
+package memory
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+const (
+	// lead is how much may be on its way out, or in, before the next task is told
+	// to give up, or to take, something as well: two batches keep a way busy, and
+	// more would evict what a change of plan a moment later would have kept.
+	lead = 2 * BatchBytes
+	// shareUnit keeps room to grow from changing with every allocation of others.
+	shareUnit = 64 * MiB
+)
+
+// desire fills the budget in the order of rank: what cannot leave, then what
+// each touches, then the rest of what each has. It says whether there is not
+// enough for all.
+func (p *Planner) desire() (short bool) {
+	left := p.config.Budget - p.pinned
+	for _, s := range p.order {
+		s.desired = s.Pinned
+		short = p.give(s, p.touches(s)+s.Asked, &left) || short
+	}
+	for _, s := range p.order {
+		short = p.give(s, s.Footprint+s.Asked, &left) || short
+	}
+	return short
+}
+
+// give lets a task want up to b, as far as there is anything left, and says
+// whether that is less.
+func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
+	if b <= s.desired {
+		return false
+	}
+	if p.whole() && s.class > due {
+		return true // nothing comes in ahead of its turn
+	}
+	take := min(b-s.desired, max(0, *left))
+	if take < b-s.desired {
+		take, short = take.Down(), true
+	}
+	s.desired += take
+	*left -= take
+	return short
+}
+
+// whole says whether tasks are swapped as a whole.
+func (p *Planner) whole() bool { return p.config.Mode == Swap || p.config.Mode == Serial }
+
+// fill works out the targets: it takes back, gives what is free, and tells the
+// tasks whose target changed.
+func (p *Planner) fill(now time.Duration, short bool) {
+	share := Bytes(0)
+	if !short {
+		share = p.share()
+	}
+	for _, s := range p.order {
+		// What a task has beyond what is desired it keeps until somebody needs it: a
+		// change of plan finds it there.
+		s.plan = max(s.Resident, min(s.target, s.room(s.desired+2*share)))
+	}
+	out := p.lower(now)
+	free := p.config.Budget
+	for _, s := range p.order {
+		free -= s.committed()
+	}
+	if p.config.Mode != Serial || !out {
+		p.raise(&free, now)
+	}
+	for _, s := range p.order {
+		if s.plan < s.room(s.desired+share/2) {
+			s.grant(s.room(s.desired+share), &free)
+		}
+		s.set(s.plan, now)
+	}
+}
+
+// share is the room to grow that each task gets while there is enough for all,
+// so that an allocation need not ask; one share is left for a newcomer.
+func (p *Planner) share() Bytes {
+	slack := p.config.Budget
+	for _, s := range p.order {
+		slack -= max(s.desired, s.Resident)
+	}
+	slack = max(0, slack) / Bytes(len(p.order)+1)
+	return slack - slack%shareUnit
+}
+
+// room is b within the task's limit.
+func (s *seat) room(b Bytes) Bytes {
+	if s.Limit > 0 {
+		return min(b, max(s.Limit, s.desired))
+	}
+	return b
+}
+
+// grant raises the plan to b as far as there are bytes free.
+func (s *seat) grant(b Bytes, free *Bytes) {
+	have := s.committed()
+	if b > have {
+		more := b - have
+		if more > *free {
+			more = max(0, *free).Down()
+		}
+		*free -= more
+		b = have + more
+	}
+	s.plan = max(s.plan, b)
+}
+
+// lower has tasks give up as much as is wanted by those before them, from the
+// one that runs last on. The next one is told when what the last one was told
+// is nearly out. It says whether anything is on its way.
+func (p *Planner) lower(now time.Duration) (out bool) {
+	need := -p.config.Budget
+	for _, s := range p.order {
+		need += max(s.desired, s.Resident)
+	}
+	p.rankGoers()
+	for _, s := range p.goers {
+		surplus := s.Resident - s.desired
+		if need <= 0 {
+			break
+		}
+		if surplus <= 0 {
+			continue
+		}
+		give := min(surplus, need.Up())
+		if p.whole() {
+			give = surplus
+		}
+		s.plan, out = s.Resident-give, true
+		if !s.leaving(now) {
+			continue // somebody else has to make room meanwhile
+		}
+		need -= give
+		p.wake(now, s.moved+stalled)
+		if give > lead {
+			break
+		}
+	}
+	return out
+}
+
+// leaving says whether what the task is told to give up can be counted on.
+func (s *seat) leaving(now time.Duration) bool {
+	return s.target >= s.Resident || s.progresses(now)
+}
+
+// rankGoers orders the tasks by who gives up first: who runs last, or, for tasks
+// that are swapped as a whole, who ran longest ago.
+func (p *Planner) rankGoers() {
+	p.goers = append(p.goers[:0], p.order...)
+	slices.Reverse(p.goers)
+	if p.whole() {
+		slices.SortStableFunc(p.goers, func(a, b *seat) int { return cmp.Compare(a.ran, b.ran) })
+	}
+}
+
+// raise gives what is free to those that should have more, in the order of
+// rank. The way in is one task's at a time: the first is not to wait for what
+// is loaded for the second.
+func (p *Planner) raise(free *Bytes, now time.Duration) {
+	for _, s := range p.order {
+		if s.desired <= s.plan {
+			continue
+		}
+		if s.desired-s.committed() <= *free || *free >= BatchBytes {
+			s.grant(s.desired, free)
+		}
+		if s.plan < s.desired {
+			return
+		}
+		if s.Stopped && s.incoming() > lead && (s.target != s.plan || s.progresses(now)) {
+			p.wake(now, s.moved+stalled)
+			return
+		}
+	}
+}

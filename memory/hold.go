@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"time"
+
+	"xmsched/compute"
+)
+
+// hold decides whether a task should be Stopped for its memory. One whose turn
+// it is not is held as long as anything of it has to move. One whose turn it is
+// is held back at the beginning until its memory is there, since what is missing
+// costs as much again at every pass over it; later on only for a short stop, if
+// there is a batch to bring in and it ran long enough since the last.
+func (p *Planner) hold(s *seat, now time.Duration) {
+	out := s.plan < s.Resident
+	in := s.missing() >= Granularity && s.progresses(now)
+	if s.class != due {
+		s.held = out || in
+		return
+	}
+	batch := max(s.incoming(), s.Exchange)
+	if now >= s.patience && batch >= BatchBytes {
+		again := s.patience + 4*p.config.Link.Time(batch) + 4*ahead
+		if now >= again {
+			s.patience = now + p.patience(batch)
+		}
+		p.wake(now, again)
+	}
+	s.held = out || now < s.patience && (in || s.Exchange >= BatchBytes)
+	if s.held && !out {
+		p.wake(now, s.patience)
+	}
+}
+
+// quantum is the length of a turn that hides the loading of the next task, for
+// tasks that do not fit together; 0 leaves it to the policy. All turns are
+// equally long, so that tasks of different sizes have equal shares.
+func (p *Planner) quantum(short bool) time.Duration {
+	if !short {
+		return 0
+	}
+	var longest time.Duration
+	turns := 0
+	for _, s := range p.order {
+		if s.class == due || s.class == coming {
+			turns++
+			longest = max(longest, p.load(s))
+		}
+	}
+	if turns < 2 {
+		return 0
+	}
+	// A quarter more than the load: it shares the way with the one that goes out,
+	// and the stop itself takes 2 ms.
+	q := longest + longest/4 + ahead
+	q = min(q, p.config.WaitCap/time.Duration(turns-1), compute.MaxQuantum)
+	return max(q, compute.DefaultQuantum)
+}

@@ -1,0 +1,185 @@
+package memory
+
+import (
+	"cmp"
+	"iter"
+	"math"
+	"slices"
+	"time"
+
+	"xmsched/compute"
+)
+
+// class is the first thing by which tasks are ordered.
+type class uint8
+
+const (
+	kept      class = iota // a foreground that is idle for a moment
+	due                    // its turn has come
+	coming                 // the timeline has its start
+	waiting                // behind somebody whose end nobody knows
+	idle                   // expected at a known time
+	unknown                // nobody knows when
+	forbidden              // not to run at all
+)
+
+// never is the use of a task of which nothing is known.
+const never = time.Duration(math.MaxInt64)
+
+// rank orders the tasks by who runs soonest: those whose turn it is, then by the
+// timeline's starts, then by what the policy expects of the others. An idle
+// task that outranks those that run is the exception: it keeps its memory, or
+// gives it back, by when it is expected; see keeps.
+func (p *Planner) rank(now time.Duration, timeline iter.Seq[compute.Slot], expected []compute.Expectation) {
+	for _, s := range p.order {
+		s.class, s.use, s.index = unknown, never, len(expected)
+	}
+	top := p.place(now, timeline)
+	for i, e := range expected {
+		if s := p.seats[e.Task]; s != nil && s.class == unknown {
+			p.expect(s, e, i, now, top)
+		}
+	}
+	for _, s := range p.order {
+		p.turn(s, now)
+	}
+	slices.SortFunc(p.order, func(a, b *seat) int {
+		return cmp.Or(
+			cmp.Compare(a.class, b.class),
+			first(a, b),
+			cmp.Compare(a.use, b.use),
+			cmp.Compare(a.index, b.index),
+			cmp.Compare(a.Task, b.Task),
+		)
+	})
+}
+
+// first lets rank decide among tasks that run at the same time.
+func first(a, b *seat) int {
+	if a.class > due {
+		return 0
+	}
+	return -cmp.Compare(a.Rank, b.Rank)
+}
+
+// place gives the tasks on the timeline their places and returns the highest
+// rank among those whose turn it is.
+func (p *Planner) place(now time.Duration, timeline iter.Seq[compute.Slot]) (top int) {
+	top = math.MinInt
+	if timeline == nil {
+		return top
+	}
+	left, read := len(p.order), 0
+	for slot := range timeline {
+		// A timeline ends after a round; one that does not is left here.
+		if read++; left == 0 || read > 16*len(p.order)+16 {
+			break
+		}
+		s := p.seats[slot.Task]
+		if s == nil || s.class != unknown {
+			continue
+		}
+		left--
+		s.class, s.use, s.index = coming, slot.Start, read
+		if slot.Start <= now {
+			s.class, s.use = due, now
+			top = max(top, s.Rank)
+		}
+	}
+	return top
+}
+
+// expect places a task that is not on the timeline.
+func (p *Planner) expect(s *seat, e compute.Expectation, index int, now time.Duration, top int) {
+	s.index = index
+	switch {
+	case e.Keep == math.MinInt:
+		s.class = forbidden
+	case s.Ready:
+		s.class = waiting
+	case e.NextReady > now:
+		s.class, s.use, s.since = idle, e.NextReady, 0
+		if s.Rank > top && p.keeps(s, e.NextReady-now, now) {
+			s.class = kept
+		}
+	default:
+		// Unknown, or overdue: as long as it has not been so for longer than moving
+		// its memory takes, it counts as about to come. Whenever it does come, that
+		// costs at most twice what the best choice would have cost.
+		if s.since == 0 {
+			s.since = max(now, 1)
+		}
+		if end := s.since + 2*p.load(s); now < end {
+			p.wake(now, end)
+			s.class, s.use = idle, now
+			if s.Rank > top && !s.returned {
+				s.class = kept
+			}
+		} else {
+			s.returned = true
+		}
+	}
+}
+
+// keeps says whether an idle foreground that comes back after left keeps its
+// memory. It gives it back if others could use it for longer than it takes to
+// move it away and back, and gets it back just before it is due.
+func (p *Planner) keeps(s *seat, left time.Duration, now time.Duration) bool {
+	load := p.load(s)
+	back := load + load/4 + ahead
+	switch {
+	case left <= back:
+		s.returned = false
+		return true
+	case !s.returned && left <= 4*load:
+		return true
+	}
+	s.returned = true
+	p.wake(now, now+left-back)
+	return false
+}
+
+// ahead is how much earlier than by arithmetic memory is asked back: to stop
+// whoever runs takes about 2 ms, to decide and to map as much again.
+const ahead = 5 * time.Millisecond
+
+// turn notes when a task's turn came, and until when it waits for its memory.
+func (p *Planner) turn(s *seat, now time.Duration) {
+	if s.class > due || s.class == kept {
+		s.due = false
+		return
+	}
+	s.since, s.returned, s.ran = 0, false, now
+	if s.due {
+		return
+	}
+	s.due = true
+	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident)
+	if missing == 0 {
+		s.patience = now
+		return
+	}
+	s.patience = now + p.patience(missing)
+}
+
+// patience is how long a task is held at most for what it misses.
+func (p *Planner) patience(missing Bytes) time.Duration {
+	load := p.config.Link.Time(missing)
+	if p.config.Mode == Serial {
+		load *= 2
+	}
+	return load + load/2 + 2*ahead
+}
+
+// touches is what the task will use in its turn, by the mode.
+func (p *Planner) touches(s *seat) Bytes {
+	if p.config.Mode == Predict && s.Working > 0 {
+		return s.Working
+	}
+	return s.Footprint
+}
+
+// load is how long all that the task touches takes to come in.
+func (p *Planner) load(s *seat) time.Duration {
+	return p.config.Link.Time(min(p.touches(s), p.config.Budget))
+}

@@ -1,0 +1,127 @@
+package memory
+
+import "time"
+
+// seat is a task on the device.
+type seat struct {
+	Claim // as far as it is believed
+	round uint64
+
+	target Bytes
+	want   uint32
+	// bound is the most that the task can have at this moment: its target, what it
+	// has, and whatever it may still be making under a target that was since
+	// lowered. Invariant: target <= bound, Resident <= bound.
+	bound Bytes
+	// moved is when the target last changed, or what is resident did.
+	moved time.Duration
+
+	// Where it stands among the others; see rank.
+	class class
+	use   time.Duration
+	index int
+	// since is when it became clear that nobody knows when it runs next; 0: it is
+	// known.
+	since    time.Duration
+	returned bool // an idle foreground that has given its memory back
+	ran      time.Duration
+
+	// due is when its turn came, patience until when it is held back for its
+	// memory at most.
+	due      bool
+	patience time.Duration
+
+	desired Bytes
+	plan    Bytes // the target that is being worked out
+	held    bool
+}
+
+// stalled is after how long without progress a task's moves are no longer
+// waited for: a batch takes 3 ms, and to stop a task 2.
+const stalled = 100 * time.Millisecond
+
+// take reads the claims into the seats.
+func (p *Planner) take(now time.Duration, claims []Claim) {
+	p.round++
+	p.order, p.pinned = p.order[:0], 0
+	for i := range claims {
+		s := p.seats[claims[i].Task]
+		fresh := s == nil
+		if fresh {
+			s = &seat{moved: now}
+			p.seats[claims[i].Task] = s
+		}
+		if s.round == p.round {
+			continue // claimed twice: the first counts
+		}
+		s.round = p.round
+		s.believe(claims[i], fresh, p.config.Budget, now)
+		p.order = append(p.order, s)
+		p.pinned += s.Pinned
+	}
+	if len(p.order) == len(p.seats) {
+		return
+	}
+	for id, s := range p.seats {
+		if s.round != p.round {
+			delete(p.seats, id)
+		}
+	}
+}
+
+// believe takes a claim as far as it can be true. A task that was there before,
+// in another daemon's time, may have anything up to the budget; one that is known
+// has no more than it was given, or holds pinned, which comes about past us.
+func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
+	most := MaxBytes
+	if c.Limit > 0 {
+		most = min(most, c.Limit)
+	}
+	c.Pinned = within(c.Pinned, min(most, max(budget, s.Pinned)))
+	known := max(s.bound, c.Pinned)
+	if fresh {
+		known = min(most, budget)
+	}
+	c.Resident = within(c.Resident, known)
+	c.Resident = max(c.Resident, c.Pinned)
+	c.Footprint = max(within(c.Footprint, most), c.Resident)
+	c.Working = max(within(c.Working, c.Footprint), c.Pinned)
+	c.Asked = within(c.Asked, most-min(most, c.Footprint))
+	c.Exchange = within(c.Exchange, c.Footprint)
+	if c.Resident != s.Resident {
+		s.moved = now
+	}
+	s.Claim = c
+	if fresh {
+		s.target, s.bound, s.want = c.Resident, c.Resident, c.Seen
+		return
+	}
+	if c.Seen == s.want {
+		s.bound = 0
+	}
+	s.bound = max(s.bound, s.target, c.Resident)
+}
+
+func within(b, most Bytes) Bytes { return max(0, min(b, most)) }
+
+// set gives the task a target.
+func (s *seat) set(b Bytes, now time.Duration) {
+	if b == s.target {
+		return
+	}
+	s.target, s.moved = b, now
+	s.want++
+	s.bound = max(s.bound, b)
+}
+
+// progresses says whether a move that was asked of the task is to be counted on.
+func (s *seat) progresses(now time.Duration) bool { return now-s.moved < stalled }
+
+// missing is what the task should have and has not.
+func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident) }
+
+// incoming is what it may bring in at this moment.
+func (s *seat) incoming() Bytes { return max(0, min(s.plan, s.desired)-s.Resident) }
+
+// committed is what it has or may have if it gets its plan.
+func (s *seat) committed() Bytes { return max(s.bound, s.plan) }
