@@ -46,6 +46,8 @@ type account struct {
 func (p *Plane) book(st *seat) (taken uint32) {
 	a := &st.account
 	now := st.standing()
+	p.uses(st, now == running)
+	p.note(st)
 	a.close(p.now)
 	before := a.standing
 	a.standing = now

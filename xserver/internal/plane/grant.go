@@ -140,6 +140,7 @@ func (p *Plane) hold(st *seat) {
 	st.hold = p.now + p.cfg.AckLimit
 	p.nextAck = p.now + ackPoll
 	p.held = append(p.held, st)
+	p.note(st)
 }
 
 func (p *Plane) unhold(st *seat) {
@@ -163,6 +164,7 @@ func (p *Plane) admitNewcomers() {
 			continue
 		}
 		st.hold = 0
+		p.note(st)
 		if st.runs() {
 			for _, s := range st.sections {
 				p.publish(s)

@@ -97,6 +97,9 @@ type Plane struct {
 	waiting   []*section     // whose client has not answered a wish yet
 	nextDid   time.Duration  // when to look for answers
 	newDevice bool           // one came of which the server may not know
+	sampledAt time.Duration  // when shares were sampled
+	trace     *tracer        // nil: nobody traces
+	ended     []TaskState    // the newest last
 
 	stats Stats
 }
@@ -157,6 +160,7 @@ func (p *Plane) Remove(id ProcessID) {
 	p.flooding = slices.DeleteFunc(p.flooding, func(x *process) bool { return x == pr })
 	t := p.tasks[pr.Task]
 	if t.processes--; t.processes == 0 {
+		p.taskEnded(pr.Task, t)
 		delete(p.tasks, pr.Task)
 	}
 }
@@ -176,6 +180,9 @@ func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
 // SetPolicy changes the policy of all devices.
 func (p *Plane) SetPolicy(policy compute.Policy) {
 	p.events = append(p.events, compute.PolicyChanged{Policy: policy})
+	if p.trace != nil {
+		p.trace.add(TraceEvent{At: p.now, Policy: policy.Name()})
+	}
 }
 
 // SetStopped says whether a process is stopped (state T). A stopped one counts
@@ -192,6 +199,7 @@ func (p *Plane) SetStopped(id ProcessID, stopped bool) {
 		}
 		if stopped {
 			p.stopIdling(s) // it will be heard when it goes on
+			s.seat.requests = false
 			p.count(s, false, p.now)
 		} else {
 			p.lookAt(s)
@@ -281,6 +289,7 @@ func (p *Plane) beat() {
 		return
 	}
 	p.nextBeat = p.now + p.cfg.Heartbeat
+	p.sampleShares()
 	for _, pr := range p.processes {
 		pr.Board.BeatDaemon()
 		p.look(pr)

@@ -24,6 +24,7 @@ type task struct {
 	cpu       int // priority at the processor
 	processes int
 	seats     []*seat
+	books     books
 }
 
 // device is one accelerator and who is on it.
@@ -36,6 +37,7 @@ type device struct {
 	chooser *choose.Chooser
 	offer   Offer
 	touched bool // its chooser is to be asked in this turn
+	shared  shared
 }
 
 // seat is a task on a device.
@@ -59,6 +61,11 @@ type seat struct {
 	}
 
 	overrun overrun
+
+	requests bool          // a request is under way that will count when it ends
+	readyAt  time.Duration // when it began
+	use      use
+	traced   traced
 
 	onReady, onIdle compute.Event // made once: an edge allocates nothing
 }
@@ -150,6 +157,7 @@ func (p *Plane) claim(pr *process, index int) {
 
 // leave gives a section back.
 func (p *Plane) leave(s *section) {
+	s.seat.requests = false // what ends now was cut short
 	p.count(s, false, p.now)
 	p.stopIdling(s)
 	st := s.seat
@@ -161,6 +169,10 @@ func (p *Plane) leave(s *section) {
 		p.reassess(st)
 		return
 	}
+	st.account.close(p.now)
+	st.task.books.past.add(&st.account)
+	p.uses(st, false)
+	p.noteGone(st)
 	p.unhold(st)
 	p.fresh = slices.DeleteFunc(p.fresh, func(x *seat) bool { return x == st })
 	st.device.chooser.Remove(st.choice)
@@ -247,6 +259,7 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	if ready {
 		if st.ready++; st.ready == 1 {
 			p.events = append(p.events, st.onReady)
+			st.requests, st.readyAt = true, since
 			st.device.chooser.Ready(st.choice, since)
 			p.touch(st.device)
 			p.book(st)
@@ -255,6 +268,7 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	}
 	if st.ready--; st.ready == 0 {
 		p.events = append(p.events, st.onIdle)
+		p.requested(st, since)
 		st.device.chooser.Idle(st.choice, since)
 		p.touch(st.device)
 		p.book(st)
