@@ -88,14 +88,3 @@ type Segment struct {
 	// is never, as far as is known.
 	Used uint64
 }
-
-// class is how dearly a segment is kept: the larger, the later it goes.
-func (s *Segment) class() int {
-	switch {
-	case s.Pin != Movable:
-		return 2
-	case s.Arena:
-		return 1
-	}
-	return 0
-}

@@ -1,0 +1,225 @@
+package memory
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+)
+
+// Piece is what one copy moves: a part of a segment, or all of it.
+type Piece struct {
+	Segment ID
+	Address uint64
+	Offset  Bytes // within the segment
+	Bytes   Bytes // at most PieceBytes
+}
+
+// Pieces yields what has to be copied to move the segments, in their order.
+// Those that the table does not hold are left out.
+func (t *Table) Pieces(ids []ID) iter.Seq[Piece] {
+	return func(yield func(Piece) bool) {
+		for _, id := range ids {
+			s := t.find(id)
+			if s == nil {
+				continue
+			}
+			for at := Bytes(0); at < s.Bytes; at += PieceBytes {
+				if !yield(Piece{id, s.Address + uint64(at), at, min(PieceBytes, s.Bytes-at)}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// Batch is a set of segments that move together: one unmapping, or one mapping
+// and one setting of access. They are in the order of their addresses.
+type Batch struct {
+	IDs   []ID
+	Bytes Bytes
+}
+
+// Goal is what a plan is made for.
+type Goal struct {
+	// Target is how much should be on the device in the end.
+	Target Bytes
+	// Order says who goes first. What is on the device and unknown to it goes
+	// before all that it knows.
+	Order Order
+	// Wanted is what will be used, in the order of first use, for those who know
+	// it: as much of it as fits is to be on the device, whatever else has to go.
+	// Without it nothing is exchanged.
+	Wanted []ID
+}
+
+// Plan is what has to move to reach a target. Batches depend on each other by
+// credits alone: one may come in as soon as what is on the device, and the
+// batch, are within what the task may have. The zero value is an empty plan;
+// one that is built again allocates nothing once it has grown.
+type Plan struct {
+	Out []Batch // what is needed last goes first
+	In  []Batch // what is needed first comes first
+
+	marks []mark // by the segments' places in the table
+	ids   []ID   // all batches' segments
+	// Places in the table: what comes, what goes, and what is being sorted.
+	come, leave, rest []int32
+	room              Bytes
+}
+
+type mark uint8
+
+const (
+	unmarked mark = iota
+	settled       // stays where it is, or comes
+	named         // is on the device, and the order named it
+)
+
+// Build makes the plan for a goal. The plan holds for the table as it is.
+func (p *Plan) Build(t *Table, g Goal) {
+	p.marks = slices.Grow(p.marks[:0], len(t.segments))[:len(t.segments)]
+	clear(p.marks)
+	p.come, p.leave = p.come[:0], p.leave[:0]
+	p.room = g.Target
+	p.dear(t)
+	for _, id := range g.Wanted {
+		if i, ok := t.index[id]; ok {
+			p.want(t, i)
+		}
+	}
+	p.leavers(t, g.Order)
+	p.stay(t)
+	p.others(t)
+	p.ids = p.ids[:0]
+	p.In = p.cut(t, p.In[:0], p.come)
+	p.Out = p.cut(t, p.Out[:0], p.leave)
+}
+
+// dear keeps what cannot go, and has arenas on the device as long as there is
+// room for them.
+func (p *Plan) dear(t *Table) {
+	for i := range t.segments {
+		if s := &t.segments[i]; s.Pin != Movable {
+			p.marks[i] = settled
+			if s.State.OnDevice() {
+				p.room -= s.Bytes
+			}
+		}
+	}
+	for i := range t.segments {
+		if t.segments[i].Arena {
+			p.want(t, int32(i))
+		}
+	}
+}
+
+// want has a segment on the device if there is room left.
+func (p *Plan) want(t *Table, i int32) {
+	s := &t.segments[i]
+	if p.marks[i] != unmarked || s.Bytes > p.room {
+		return
+	}
+	p.room -= s.Bytes
+	p.marks[i] = settled
+	if !s.State.OnDevice() {
+		p.come = append(p.come, i)
+	}
+}
+
+// leavers lists the rest of what is on the device, the first to go first: what
+// the order does not know, then by the order, and arenas last of all.
+func (p *Plan) leavers(t *Table, order Order) {
+	known := p.rest[:0]
+	if order != nil {
+		for id := range order.Victims(0) {
+			if i, ok := t.index[id]; ok && p.marks[i] == unmarked && t.segments[i].State.OnDevice() {
+				p.marks[i] = named
+				known = append(known, i)
+			}
+		}
+	}
+	p.rest = known
+	for _, arena := range [...]bool{false, true} {
+		for i := range t.segments {
+			s := &t.segments[i]
+			if p.marks[i] == unmarked && s.State.OnDevice() && s.Arena == arena {
+				p.leave = append(p.leave, int32(i))
+			}
+		}
+		for _, i := range known {
+			if t.segments[i].Arena == arena {
+				p.leave = append(p.leave, i)
+			}
+		}
+	}
+}
+
+// stay takes those off the end of what leaves for which there is room.
+func (p *Plan) stay(t *Table) {
+	if p.room < Granularity {
+		return
+	}
+	const stays = -1
+	for k := len(p.leave) - 1; k >= 0; k-- {
+		if s := &t.segments[p.leave[k]]; s.Bytes <= p.room {
+			p.room -= s.Bytes
+			p.leave[k] = stays
+		}
+	}
+	p.leave = slices.DeleteFunc(p.leave, func(i int32) bool { return i == stays })
+}
+
+// others has the rest of what is not on the device come in, what was used last
+// first, as far as there is room.
+func (p *Plan) others(t *Table) {
+	if p.room < Granularity {
+		return
+	}
+	p.rest = p.rest[:0]
+	for i := range t.segments {
+		if p.marks[i] == unmarked && !t.segments[i].State.OnDevice() {
+			p.rest = append(p.rest, int32(i))
+		}
+	}
+	slices.SortFunc(p.rest, func(a, b int32) int {
+		x, y := &t.segments[a], &t.segments[b]
+		return cmp.Or(-cmp.Compare(x.Used, y.Used), cmp.Compare(x.Address, y.Address))
+	})
+	for _, i := range p.rest {
+		p.want(t, i)
+	}
+}
+
+// cut cuts segments into batches, each of at least BatchBytes but for the last.
+func (p *Plan) cut(t *Table, to []Batch, places []int32) []Batch {
+	start, sum := 0, Bytes(0)
+	for k, i := range places {
+		sum += t.segments[i].Bytes
+		if sum < BatchBytes && k < len(places)-1 {
+			continue
+		}
+		batch := places[start : k+1]
+		slices.Sort(batch)
+		first := len(p.ids)
+		for _, i := range batch {
+			p.ids = append(p.ids, t.segments[i].ID)
+		}
+		to = append(to, Batch{p.ids[first:len(p.ids):len(p.ids)], sum})
+		start, sum = k+1, 0
+	}
+	return to
+}
+
+// Bytes are what the plan moves out and in.
+func (p *Plan) Bytes() (out, in Bytes) {
+	for _, b := range p.Out {
+		out += b.Bytes
+	}
+	for _, b := range p.In {
+		in += b.Bytes
+	}
+	return out, in
+}
+
+// Empty says whether there is nothing to do.
+func (p *Plan) Empty() bool { return len(p.Out) == 0 && len(p.In) == 0 }
