@@ -7,6 +7,7 @@
 
 #include "gen/rm.h"
 #include "hold.h"
+#include "owned.h"
 #include "raw.h"
 #include "state.h"
 
@@ -107,6 +108,8 @@ static void learn(int fd, const struct allocation *a, enum xm_rm_kind kind)
 
 	if (!xm_rm_file(fd, &m.file))
 		return;
+	if (kind == XM_RM_CLIENT)
+		xm_owned_begin();
 	if (kind == XM_RM_CLIENT) /* its handle is what the driver gave it */
 		m.client = m.handle = p->hObjectNew ? p->hObjectNew : p->hRoot;
 	else if (!xm_hold_knows(p->hRoot, p->hRoot))

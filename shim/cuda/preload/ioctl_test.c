@@ -14,6 +14,8 @@
 #include "testdata/fake_kernel.h"
 
 #include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 _Atomic bool xm_aside;
 static _Atomic unsigned kicks;
@@ -256,6 +258,51 @@ static void aside(void)
 	EQUAL(xm_owned.count[XM_RM_CLIENT], 1);
 }
 
+/* Another thread is anywhere inside when the process forks. */
+static void *stays(void *fork_now)
+{
+	pthread_mutex_lock(&xm_hold_lock);
+	xm_owned_lock();
+	atomic_store((_Atomic bool *)fork_now, true);
+	pause();
+	return NULL;
+}
+
+/* A child made before CUDA was used, by a program that asked the driver otherwise,
+ * such as by NVML: it owns nothing of its parent's, and waits for none of its threads. */
+static void forked(void)
+{
+	_Atomic bool fork_now = false;
+	uint32_t client;
+	pthread_t other;
+	int status;
+	pid_t child;
+
+	anew();
+	client = alloc(request(0, 0, NV01_ROOT_CLIENT));
+	EQUAL(pthread_create(&other, NULL, stays, &fork_now), 0);
+	while (!atomic_load(&fork_now))
+		usleep(1000);
+	child = fork();
+	if (!child) {
+		struct NVOS00_PARAMETERS freed = {.hRoot = client, .hObjectOld = client};
+
+		alarm(10);
+		CHECK(!xm_hold_knows(client, client));
+		EQUAL(ioctl(3, XM_RM_FREE, &freed), 0);
+		client = alloc(request(0, 0, NV01_ROOT_CLIENT));
+		CHECK(xm_hold_knows(client, client));
+		_exit(0);
+	}
+	EQUAL(waitpid(child, &status, 0), child);
+	EQUAL(status, 0);
+	pthread_cancel(other);
+	pthread_join(other, NULL);
+	xm_owned_unlock(); /* of a thread that has ended */
+	pthread_mutex_unlock(&xm_hold_lock);
+	CHECK(xm_hold_knows(client, client));
+}
+
 static void others(void)
 {
 	anew();
@@ -279,6 +326,7 @@ int main(void)
 	refusals();
 	interrupted();
 	aside();
+	forked();
 	others();
 	return 0;
 }

@@ -1,7 +1,10 @@
 #define _GNU_SOURCE
 #include "owned.h"
 
+#include <string.h>
+
 #include "control.h"
+#include "sys.h"
 
 pthread_mutex_t xm_hold_lock = PTHREAD_MUTEX_INITIALIZER;
 struct xm_rm_table xm_owned;
@@ -17,6 +20,26 @@ void xm_owned_lock(void)
 void xm_owned_unlock(void)
 {
 	pthread_mutex_unlock(&table_lock);
+}
+
+/* The child of a process owns nothing of it. It may have been made in the middle of
+ * what another thread did here, which nobody ends there. */
+static void in_child(void)
+{
+	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
+	xm_hold_lock = table_lock = unlocked;
+	memset(&xm_owned, 0, sizeof xm_owned);
+	atomic_store(&xm_owned_missed, false);
+	xm_keep_anew();
+}
+
+void xm_owned_begin(void)
+{
+	static _Atomic bool begun;
+
+	if (!atomic_exchange(&begun, true))
+		(void)pthread_atfork(NULL, NULL, in_child); /* without memory for it there is most likely no child either */
 }
 
 /* A subdevice that has not been asked which GPU it is. */

@@ -21,6 +21,9 @@ extern XM_INTERNAL struct xm_rm_table xm_owned; /* protected by the table's lock
 
 extern XM_INTERNAL _Atomic bool xm_owned_missed; /* an allocation passed unseen */
 
+/* Before anything is put in: from now on children made by fork begin with an empty one. */
+XM_INTERNAL void xm_owned_begin(void);
+
 XM_INTERNAL void xm_owned_lock(void);
 XM_INTERNAL void xm_owned_unlock(void);
 

@@ -108,24 +108,33 @@ void xm_blank(void *at, size_t bytes, void (*fill)(void *))
 		munmap(fresh, bytes);
 }
 
+static pthread_mutex_t keep_lock = PTHREAD_MUTEX_INITIALIZER;
+static char *at, *end;
+
+void xm_keep_anew(void)
+{
+	static const pthread_mutex_t unlocked = PTHREAD_MUTEX_INITIALIZER;
+
+	keep_lock = unlocked;
+	at = end = NULL;
+}
+
 /* Our records do not come from malloc: a thread's first command may come from
  * a handler that interrupted malloc, and the program may have replaced it. */
 void *xm_keep(size_t bytes)
 {
-	static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-	static char *at, *end;
 	const size_t piece = 256u << 10;
 	void *got = NULL;
 
 	bytes = (bytes + 63u) & ~(size_t)63u;
 	if (bytes > piece)
 		return NULL;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&keep_lock);
 	if ((size_t)(end - at) < bytes) {
 		char *p = mmap(NULL, piece, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
 		if (p == MAP_FAILED) {
-			pthread_mutex_unlock(&lock);
+			pthread_mutex_unlock(&keep_lock);
 			return NULL;
 		}
 		at = p;
@@ -133,6 +142,6 @@ void *xm_keep(size_t bytes)
 	}
 	got = at;
 	at += bytes;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&keep_lock);
 	return got;
 }

@@ -59,4 +59,7 @@ void xm_blank(void *at, size_t bytes, void (*fill)(void *));
 /* Memory that is never given back, zeroed, 64-byte aligned; NULL: none left. */
 void *xm_keep(size_t bytes);
 
+/* In the child of a fork, which one of the parent's threads may have been in the middle of. */
+void xm_keep_anew(void);
+
 #endif
