@@ -61,31 +61,31 @@ type DaemonLine struct {
 
 // ClientLine is the client's claim for one device.
 type ClientLine struct {
-	Present       uint32   `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
-	Ready         uint32   `c:"ready" doc:"1 ready, 0 idle"`
-	Edge          uint32   `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
-	Acked         uint32   `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
-	Waiting       uint32   `c:"waiting" doc:"threads blocked at the gate or over the bound"`
-	_             uint32   `c:"pad0"`
-	Launches      uint64   `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
-	OpenedByLease uint32   `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
-	_             uint32   `c:"pad1"`
-	ReadyAt       uint64   `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
-	LastSubmitAt  uint64   `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
-	LevelMax      uint32   `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
-	LevelWhy      uint32   `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
-	Did           uint32   `c:"did" doc:"last want that was carried out or refused; stored after the fields below (release). Shared futex word"`
-	Held          uint32   `c:"held" doc:"XM_HOLD_*: what is disabled now"`
-	SliceNow      uint32   `c:"slice_now" doc:"time slice in us that was set last; 0: the driver's own"`
-	HoldError     uint32   `c:"hold_error" doc:"0, or the driver's status that refused the last want"`
-	Holds         uint32   `c:"holds" doc:"suspensions carried out"`
-	HoldNS        uint32   `c:"hold_ns" doc:"how long the last suspension's calls took"`
-	ReleaseNS     uint32   `c:"release_ns" doc:"how long the last resumption's calls took"`
-	_             uint32   `c:"pad2"`
-	WaitedFrom    uint64   `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
-	MemStallNS    uint64   `c:"mem_stall_ns" doc:"how long this process stood still for its memory to be moved; cumulative"`
-	MemWaste      uint64   `c:"mem_waste" doc:"bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas"`
-	_             [8]byte  `c:"pad3"`
+	Present       uint32  `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
+	Ready         uint32  `c:"ready" doc:"1 ready, 0 idle"`
+	Edge          uint32  `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
+	Acked         uint32  `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
+	Waiting       uint32  `c:"waiting" doc:"threads blocked at the gate or over the bound"`
+	_             uint32  `c:"pad0"`
+	Launches      uint64  `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
+	OpenedByLease uint32  `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
+	_             uint32  `c:"pad1"`
+	ReadyAt       uint64  `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
+	LastSubmitAt  uint64  `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
+	LevelMax      uint32  `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
+	LevelWhy      uint32  `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
+	Did           uint32  `c:"did" doc:"last want that was carried out or refused; stored after the fields below (release). Shared futex word"`
+	Held          uint32  `c:"held" doc:"XM_HOLD_*: what is disabled now"`
+	SliceNow      uint32  `c:"slice_now" doc:"time slice in us that was set last; 0: the driver's own"`
+	HoldError     uint32  `c:"hold_error" doc:"0, or the driver's status that refused the last want"`
+	Holds         uint32  `c:"holds" doc:"suspensions carried out"`
+	HoldNS        uint32  `c:"hold_ns" doc:"how long the last suspension's calls took"`
+	ReleaseNS     uint32  `c:"release_ns" doc:"how long the last resumption's calls took"`
+	_             uint32  `c:"pad2"`
+	WaitedFrom    uint64  `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
+	MemStallNS    uint64  `c:"mem_stall_ns" doc:"how long this process stood still for its memory to be moved; cumulative"`
+	MemWaste      uint64  `c:"mem_waste" doc:"bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas"`
+	_             [8]byte `c:"pad3"`
 }
 
 // DaemonMemory is the daemon's answer for the memory of one process on one device.
@@ -95,7 +95,8 @@ type DaemonMemory struct {
 	Target uint64   `c:"target" doc:"bytes of managed memory that may be on the device; a client never makes more than that"`
 	Limit  uint64   `c:"limit" doc:"bytes that the process may allocate on the device; 0: the card"`
 	Total  uint64   `c:"total" doc:"what the process is told the card has, in bytes; 0: what it has"`
-	_      [32]byte `c:"pad0"`
+	Host   uint64   `c:"host" doc:"bytes of host memory that this process may take for its segments on this device; 0: no bound"`
+	_      [24]byte `c:"pad0"`
 }
 
 // ClientMemory is the client's claim for its memory on one device, in bytes.

@@ -179,7 +179,8 @@ struct xm_daemon_memory {
 	uint64_t target; /* bytes of managed memory that may be on the device; a client never makes more than that */
 	uint64_t limit; /* bytes that the process may allocate on the device; 0: the card */
 	uint64_t total; /* what the process is told the card has, in bytes; 0: what it has */
-	uint8_t pad0[32];
+	uint64_t host; /* bytes of host memory that this process may take for its segments on this device; 0: no bound */
+	uint8_t pad0[24];
 };
 _Static_assert(sizeof(struct xm_daemon_memory) == 64, "size of xm_daemon_memory");
 _Static_assert(offsetof(struct xm_daemon_memory, want) == 0, "offset of xm_daemon_memory.want");
@@ -187,7 +188,8 @@ _Static_assert(offsetof(struct xm_daemon_memory, flags) == 4, "offset of xm_daem
 _Static_assert(offsetof(struct xm_daemon_memory, target) == 8, "offset of xm_daemon_memory.target");
 _Static_assert(offsetof(struct xm_daemon_memory, limit) == 16, "offset of xm_daemon_memory.limit");
 _Static_assert(offsetof(struct xm_daemon_memory, total) == 24, "offset of xm_daemon_memory.total");
-_Static_assert(offsetof(struct xm_daemon_memory, pad0) == 32, "offset of xm_daemon_memory.pad0");
+_Static_assert(offsetof(struct xm_daemon_memory, host) == 32, "offset of xm_daemon_memory.host");
+_Static_assert(offsetof(struct xm_daemon_memory, pad0) == 40, "offset of xm_daemon_memory.pad0");
 
 /* The client's claim for its memory on one device, in bytes. */
 struct xm_client_memory {
