@@ -63,16 +63,16 @@ func (p *Planner) fill(now time.Duration, short bool) {
 		// change of plan finds it there.
 		s.plan = max(s.Resident, min(s.target, s.room(s.desired+2*share)))
 	}
-	out := p.lower(now)
+	p.flows = p.lower(now)
 	free := p.config.Budget
 	for _, s := range p.order {
 		free -= s.committed()
 	}
-	if p.config.Mode != Serial || !out {
+	if p.config.Mode != Serial || !p.flows {
 		p.raise(&free, now)
 	}
 	for _, s := range p.order {
-		if s.plan < s.room(s.desired+share/2) {
+		if share > 0 && s.plan < s.room(s.desired+share/2) {
 			s.grant(s.room(s.desired+share), &free)
 		}
 		s.set(s.plan, now)
@@ -114,7 +114,7 @@ func (s *seat) grant(b Bytes, free *Bytes) {
 
 // lower has tasks give up as much as is wanted by those before them, from the
 // one that runs last on. The next one is told when what the last one was told
-// is nearly out. It says whether anything is on its way.
+// is nearly out. It says whether anything is on its way that can be counted on.
 func (p *Planner) lower(now time.Duration) (out bool) {
 	need := -p.config.Budget
 	for _, s := range p.order {
@@ -133,11 +133,11 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 		if p.whole() {
 			give = surplus
 		}
-		s.plan, out = s.Resident-give, true
+		s.plan = s.Resident - give
 		if !s.leaving(now) {
 			continue // somebody else has to make room meanwhile
 		}
-		need -= give
+		need, out = need-give, true
 		p.wake(now, s.moved+stalled)
 		if give > lead {
 			break

@@ -13,7 +13,7 @@ import (
 // there is a batch to bring in and it ran long enough since the last.
 func (p *Planner) hold(s *seat, now time.Duration) {
 	out := s.plan < s.Resident
-	in := s.missing() >= Granularity && s.progresses(now)
+	in := s.missing() >= Granularity && (p.flows || s.progresses(now))
 	if s.class != due {
 		s.held = out || in
 		return

@@ -77,6 +77,9 @@ type Claim struct {
 	Footprint, Working, Pinned Bytes
 	// Resident is what it has on the device, pinned memory included.
 	Resident Bytes
+	// Loading is the part of Resident whose bytes are still on their way in: the
+	// device memory is made, the host's copy is the one that counts.
+	Loading Bytes
 	// Asked is what it wants beyond its footprint, for an allocation that waits.
 	Asked Bytes
 	// Exchange is how much an exchange within the task would bring in of what it
@@ -173,6 +176,7 @@ type Planner struct {
 	goers []*seat // all seats, who gives up first
 
 	pinned  Bytes
+	flows   bool // something is on its way out
 	targets []Target
 	next    time.Duration
 }
@@ -259,7 +263,7 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	switch {
 	case s.target < s.Resident:
 		t.Move = Out
-	case s.desired > s.Resident && s.progresses(now):
+	case s.missing() > 0 && s.progresses(now):
 		t.Move = In
 	}
 	if s.class <= due && s.held && now < s.patience {

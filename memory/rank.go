@@ -154,7 +154,7 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 		return
 	}
 	s.due = true
-	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident)
+	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
 	if missing == 0 {
 		s.patience = now
 		return

@@ -84,11 +84,12 @@ func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
 	}
 	c.Resident = within(c.Resident, known)
 	c.Resident = max(c.Resident, c.Pinned)
+	c.Loading = within(c.Loading, c.Resident-c.Pinned)
 	c.Footprint = max(within(c.Footprint, most), c.Resident)
 	c.Working = max(within(c.Working, c.Footprint), c.Pinned)
 	c.Asked = within(c.Asked, most-min(most, c.Footprint))
 	c.Exchange = within(c.Exchange, c.Footprint)
-	if c.Resident != s.Resident {
+	if c.Resident != s.Resident || c.Loading != s.Loading {
 		s.moved = now
 	}
 	s.Claim = c
@@ -118,7 +119,7 @@ func (s *seat) set(b Bytes, now time.Duration) {
 func (s *seat) progresses(now time.Duration) bool { return now-s.moved < stalled }
 
 // missing is what the task should have and has not.
-func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident) }
+func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident+s.Loading) }
 
 // incoming is what it may bring in at this moment.
 func (s *seat) incoming() Bytes { return max(0, min(s.plan, s.desired)-s.Resident) }
