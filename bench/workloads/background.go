@@ -12,7 +12,8 @@ import (
 )
 
 // Background is the program that keeps the device busy for ever: InFlight
-// kernels are queued at any time.
+// kernels are queued at any time. They write their results to host memory, where
+// the program sees them end without a call into the driver, and compares them.
 type Background struct {
 	Iterations uint64
 	InFlight   int
@@ -29,10 +30,6 @@ func (b Background) Validate() error {
 		limit.Check("in-flight", b.InFlight, 1, maxInFlight),
 	)
 }
-
-// verifyOneIn kernels has its result cleared before and compared after; the
-// copy runs beside the next kernels.
-const verifyOneIn = 32
 
 // maxEnded bounds the times that are kept of ended kernels: half an hour of
 // kernels of 4.7 ms. Later ones are counted only.
@@ -71,21 +68,14 @@ func RunBackground(st Steering, say *Speaker, b Background) error {
 	})
 }
 
-// place is one of the InFlight places in the queue, with its own results.
-type place struct {
-	job    *job
-	ended  cuda.Event
-	verify bool // the kernel in it is to be compared
-}
-
 type load struct {
 	gpu    *gpu
 	stream cuda.Stream
-	copies cuda.Stream
-	places []place
+	places []*place
 	done   atomic.Uint64 // kernels known to have ended
+	over   atomic.Bool   // the stream is empty: nothing will be written any more
 
-	// Written by the waiting thread, read when it is gone.
+	// Written by the observing goroutine, read when it is gone.
 	ended    []int64
 	verified uint64
 	wrong    uint64
@@ -97,18 +87,10 @@ func newLoad(g *gpu, b Background) (*load, error) {
 	if l.stream, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
 		return nil, err
 	}
-	if l.copies, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
-		return nil, err
-	}
 	expected := g.expected(b.Iterations)
 	for range b.InFlight {
-		var p place
-		if p.job, err = g.newJob(b.Iterations, expected); err != nil {
-			return nil, err
-		}
-		// Blocking: the thread sleeps in the driver instead of taking a core from
-		// the program whose latency is measured.
-		if p.ended, err = g.driver.NewEvent(uint32(abi.CU_EVENT_BLOCKING_SYNC | abi.CU_EVENT_DISABLE_TIMING)); err != nil {
+		p, err := g.newPlace(b.Iterations, expected)
+		if err != nil {
 			return nil, err
 		}
 		l.places = append(l.places, p)
@@ -116,84 +98,79 @@ func newLoad(g *gpu, b Background) (*load, error) {
 	return l, nil
 }
 
-// run keeps the places full, then empties them. One thread launches and another
-// waits: a launch may take long (it may have to wait itself), and the end of a
-// kernel must be seen when it comes.
+// run keeps the places full, then empties them. One goroutine launches, and may
+// have to wait with it for as long as a gate is closed; another sees kernels end
+// by the words that they write, and calls the driver for nothing.
 func (l *load) run(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	// Each place is in one of the two channels or in the hands of one thread.
+	// Each place is in one of the two channels or in the hands of one goroutine.
 	free, launched := make(chan *place, len(l.places)), make(chan *place, len(l.places))
-	for i := range l.places {
-		free <- &l.places[i]
+	for _, p := range l.places {
+		free <- p
 	}
-	waited := make(chan error, 1)
+	observed := make(chan struct{})
 	go func() {
-		err := l.wait(launched, free)
-		cancel()
-		waited <- err
+		defer close(observed)
+		l.observe(launched, free)
 	}()
 	err := l.launch(ctx, free, launched)
-	close(launched)
-	if waitErr := <-waited; waitErr != nil {
-		return waitErr
+	if syncErr := l.stream.Synchronize(); err == nil {
+		err = syncErr
 	}
+	l.over.Store(true)
+	close(launched)
+	<-observed
 	return err
 }
 
+// faultsEvery is how often a launcher without a free place asks whether the
+// device still works: a kernel that failed writes nothing.
+const faultsEvery = time.Second
+
 // launch fills free places until the context ends.
 func (l *load) launch(ctx context.Context, free <-chan *place, launched chan<- *place) error {
-	for n := uint64(0); ; n++ {
+	tick := time.NewTicker(faultsEvery)
+	defer tick.Stop()
+	for {
 		var p *place
 		select {
 		case p = <-free:
+		case <-tick.C:
+			if _, err := l.stream.Query(); err != nil {
+				return err
+			}
+			continue
 		case <-ctx.Done():
 			return nil
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		p.verify = n%verifyOneIn == 0
-		if p.verify {
-			if err := p.job.poison(l.stream); err != nil {
-				return err
-			}
-		}
-		if err := p.job.launch(l.stream); err != nil {
-			return err
-		}
-		if err := p.ended.Record(l.stream); err != nil {
+		if err := p.launch(l.stream); err != nil {
 			return err
 		}
 		launched <- p
 	}
 }
 
-// wait sees kernels end, in the order of launching, until there are no more.
-func (l *load) wait(launched <-chan *place, free chan<- *place) error {
-	unlock, err := l.gpu.join()
-	if err != nil {
-		return err
-	}
-	defer unlock()
+// lookEvery is the time between two looks for ends of kernels: by so much an end
+// may be noted late. It is slept, since the core may be wanted by the program
+// whose latency is measured.
+const lookEvery = 50 * time.Microsecond
+
+// observe sees kernels end, in the order of launching, until there are no more.
+func (l *load) observe(launched <-chan *place, free chan<- *place) {
 	for p := range launched {
-		if err := p.ended.Synchronize(); err != nil {
-			return err
+		for !p.written() && !l.over.Load() {
+			time.Sleep(lookEvery)
 		}
 		if l.done.Add(1); len(l.ended) < maxEnded {
 			l.ended = append(l.ended, MonotonicNS())
 		}
-		if p.verify {
-			wrong, err := p.job.check(l.copies)
-			if err != nil {
-				return err
-			}
-			l.verified += uint64(len(p.job.expected) / 4)
-			l.wrong += wrong
-		}
+		l.verified += uint64(len(p.out))
+		l.wrong += p.differing()
+		p.clear()
 		free <- p
 	}
-	return nil
 }
 
 // tell reports the count by the clock, not by the kernels: a load that stands
