@@ -24,7 +24,10 @@ func emptyCost(Launch) time.Duration { return 0 }
 
 // spinCost: waves of resident threads, each as long as the slower of one
 // thread's latency and the multiprocessor's throughput.
-func spinCost(l Launch) time.Duration {
+func spinCost(l Launch) time.Duration { return stepsCost(l, arg64(l, 8)) }
+
+// stepsCost is that of so many steps of the generator by each thread.
+func stepsCost(l Launch, steps uint64) time.Duration {
 	threads := l.allThreads()
 	if threads == 0 {
 		return 0
@@ -36,7 +39,7 @@ func spinCost(l Launch) time.Duration {
 	if hi != 0 {
 		return longest
 	}
-	return clampedNanos(arg64(l, 8), perIteration, 1000)
+	return clampedNanos(steps, perIteration, 1000)
 }
 
 func spinTouched(l Launch) uint64 {

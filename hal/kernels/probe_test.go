@@ -46,6 +46,50 @@ func TestHeartbeatShowsTheTimeItHad(t *testing.T) {
 	}
 }
 
+func TestWorkShowsHowFarItIs(t *testing.T) {
+	m := flat{0x1000, make([]byte, 24)}
+	k, _ := ByName("xm_work")
+	const iterations, every, base = 10_050, 100, 7
+	at := func(progress, stop, over uint64) []any {
+		return []any{progress, stop, over, uint64(iterations), uint32(every), uint32(base)}
+	}
+	l := Launch{Grid: [3]uint32{528, 1, 1}, Block: [3]uint32{512, 1, 1}, Args: args(at(0x1000, 0x1008, 0x1010)...)}
+	if err := k.Check(l); err != nil {
+		t.Fatal(err)
+	}
+	word := func(i int) uint32 { return binary.LittleEndian.Uint32(m.data[8*i:]) }
+	cost := k.Cost(l)
+	for _, c := range []struct {
+		ran              time.Duration
+		stop             uint32
+		progress, ending uint32
+	}{
+		{0, 0, base, 0},
+		{cost / 2, 0, base + 50, 0},
+		{cost, 0, base + 101, 1}, // the last part is a short one
+		{time.Hour, 0, base + 101, 1},
+		{cost / 4, 3, base + 25, 1},
+		{cost / 4, 0, base + 25, 1}, // told once, for all that come after
+	} {
+		binary.LittleEndian.PutUint32(m.data[8:], c.stop)
+		through, err := k.Step(m, l, c.ran)
+		if err != nil || through != (c.ending == 1) || word(0) != c.progress {
+			t.Errorf("after %v with stop %d: progress %d, through %v, %v; want %d, %d", c.ran, c.stop, word(0), through, err, c.progress, c.ending)
+		}
+	}
+	if word(2) != 3 {
+		t.Errorf("the word over is %d", word(2))
+	}
+	if err := run(t, "xm_work", m, 1, 32, at(0x1000, 0x1008, 0x1010)...); err != nil || word(0) != base+101 {
+		t.Errorf("a whole run: progress %d, %v", word(0), err)
+	}
+	for _, a := range [][]any{at(0, 0x1008, 0x1010), at(0x1000, 0, 0x1010), at(0x1000, 0x1008, 0)} {
+		if run(t, "xm_work", m, 1, 32, a...) == nil {
+			t.Errorf("work ran outside its memory: %#x", a)
+		}
+	}
+}
+
 func TestCountCountsEqualWords(t *testing.T) {
 	const base, n = 0x10000, 1000
 	m := flat{base, make([]byte, 8+4*n)}
