@@ -44,6 +44,7 @@ type registry struct {
 	tickets   map[string]*process          // not attached yet
 	tasks     map[compute.TaskID]*task
 	byToken   map[taskKey]*task
+	past      []pastTask // that ended, the newest last
 	nextProc  plane.ProcessID
 	nextTask  compute.TaskID
 
@@ -65,6 +66,7 @@ type task struct {
 	steered   bool   // hints were changed while it ran
 	later     change // of the settings of processes that it will have
 	processes []*process
+	began     time.Time
 }
 
 // process is one registration.
@@ -187,7 +189,7 @@ func (r *registry) join(p *process, a application) {
 	key := taskKey{a.peer.UID, a.token}
 	t := r.byToken[key]
 	if a.token == "" || t == nil {
-		t = &task{id: r.taskID(a.previousTask), key: key, name: a.name, hints: a.hints}
+		t = &task{id: r.taskID(a.previousTask), key: key, name: a.name, hints: a.hints, began: time.Now()}
 		if a.recalled {
 			t.hints, t.steered, t.later = a.memory.hints, true, a.memory.later
 		}
@@ -270,6 +272,7 @@ func (r *registry) drop(id plane.ProcessID) {
 	t := p.task
 	t.processes = slices.DeleteFunc(t.processes, func(x *process) bool { return x == p })
 	if len(t.processes) == 0 {
+		r.bury(t)
 		delete(r.tasks, t.id)
 		if r.byToken[t.key] == t {
 			delete(r.byToken, t.key)

@@ -12,7 +12,8 @@
 // gate is opened; when it is killed, the clients open theirs after 1 s.
 //
 // Lock order: Server.mu before registry.mu. Neither is held while the loop,
-// the disk or a client is waited for.
+// the disk or a client is waited for. Server.accountsMu stands alone, and is held
+// while the loop is.
 package xserver
 
 import (
@@ -36,6 +37,7 @@ import (
 	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/plane"
 	"xmsched/xserver/internal/rundir"
+	"xmsched/xserver/internal/web"
 )
 
 // DefaultPolicy is the policy of a daemon that was told none, by its user or by
@@ -64,6 +66,10 @@ type Config struct {
 	IdleConnection time.Duration
 	// Sheets say where Level 3 is offered.
 	Sheets Sheets
+	// HTTP is the loopback address, host:port, on which XSched's HTTP interface and
+	// ours are served; Metrics the one for Prometheus. Default: neither is. Who asks
+	// there is told by a token, see Token.
+	HTTP, Metrics string
 	// Version is told to clients that ask.
 	Version string
 	// Log takes what an operator should know; nothing is logged per decision.
@@ -92,14 +98,23 @@ type Server struct {
 	turns      plane.Latency          // protected by mu
 	stateAt    time.Time              // protected by mu: when state was taken
 
-	offers offers
+	accountsMu               sync.Mutex
+	accountsOf, accountsPast []plane.TaskState // protected by accountsMu
+	accountsAt               time.Time         // protected by accountsMu
+
+	tokens        *web.Tokens // nil: no HTTP
+	http, metrics *door       // nil: not served
+
+	offers  offers
+	tracers chan struct{} // a place for each that traces
 
 	dirty chan struct{} // the journal is to be written
 }
 
 // New takes the run directory and opens its sockets. A *rundir.BusyError says
 // that another daemon is there, a *compute.UnknownPolicyError that the policy
-// does not exist, a *compute.RangeError that IdleAfter is out of range.
+// does not exist, a *compute.RangeError that IdleAfter is out of range, an
+// *AddressError that HTTP is to be served elsewhere than on this machine.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -107,7 +122,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		cfg: cfg, log: cfg.Log, start: time.Now(), epoch: random64(),
 		registry: newRegistry(), remembered: map[journal.Key]memory{},
-		dirty: make(chan struct{}, 1), offers: offers{known: map[compute.Device]plane.Offer{}},
+		dirty: make(chan struct{}, 1), tracers: make(chan struct{}, maxTracers), offers: offers{known: map[compute.Device]plane.Offer{}},
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	if s.cfg.IdleAfter == 0 {
@@ -137,6 +152,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	if err := s.open(); err != nil {
+		s.closeHTTP()
 		s.closeSockets()
 		_ = s.dir.Close()
 		return nil, err
@@ -152,6 +168,10 @@ func (s *Server) open() (err error) {
 	if s.boards, err = s.dir.Listen(client.BoardSocket); err != nil {
 		return fmt.Errorf("board socket: %w", err)
 	}
+	v := &service{server: s}
+	if err = s.openHTTP(v); err != nil {
+		return err
+	}
 	s.loop, err = plane.NewLoop(plane.New(plane.Config{IdleAfter: s.cfg.IdleAfter}, s.policy), func(id plane.ProcessID) {
 		s.registry.remove(id)
 		s.forgetState()
@@ -160,7 +180,7 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	s.grpc = newGRPC(s)
-	xserverv1.RegisterXServerServiceServer(s.grpc, &service{server: s})
+	xserverv1.RegisterXServerServiceServer(s.grpc, v)
 	return nil
 }
 
@@ -177,7 +197,7 @@ func (s *Server) closeSockets() {
 func (s *Server) Run(ctx context.Context) error {
 	s.loop.Run()
 	var parts sync.WaitGroup
-	broken := make(chan error, 2)
+	broken := make(chan error, 4)
 	parts.Go(func() { s.keepHouse() })
 	parts.Go(func() { s.keepCPUPriorities() })
 	parts.Go(func() { s.keepOffers() })
@@ -191,6 +211,14 @@ func (s *Server) Run(ctx context.Context) error {
 			broken <- fmt.Errorf("serve board socket: %w", err)
 		}
 	})
+	for _, d := range s.doors() {
+		parts.Go(func() {
+			if err := s.serveHTTP(d); err != nil {
+				broken <- err
+			}
+		})
+		s.log.Info("serving HTTP", "address", d.address())
+	}
 	s.log.Info("serving", "dir", s.dir.Path(), "policy", s.policyName(), "pid", os.Getpid())
 
 	var err error
@@ -200,6 +228,7 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	s.end()
 	s.loop.Stop() // first: programs go on while the rest is put away
+	s.closeHTTP()
 	s.closeSockets()
 	s.grpc.Stop()
 	parts.Wait()

@@ -135,7 +135,7 @@ func (s *Server) tasks(who peer.Peer) ([]*xserverv1.Task, error) {
 		if t == nil {
 			t = &xserverv1.Task{
 				Id: uint64(p.Task), Name: reg.task.name, Uid: reg.peer.UID,
-				Hints: wireHints(reg.task.hints),
+				Hints: wireHints(reg.task.hints), BeganUnixNs: unixNS(reg.task.began),
 			}
 			byID[p.Task] = t
 			list = append(list, t)

@@ -28,6 +28,7 @@ func main() {
 func command() *cobra.Command {
 	var dir, policy, level string
 	var idleAfter time.Duration
+	var http, metrics string
 	var shared bool
 	var p probing
 	c := &cobra.Command{
@@ -38,7 +39,7 @@ func command() *cobra.Command {
 			"without a spec sheet it has probed by xcli device --probe, once.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter}, level, p)
+			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter, HTTP: http, Metrics: metrics}, level, p)
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
@@ -48,6 +49,8 @@ func command() *cobra.Command {
 	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v", compute.MinIdleAfter, compute.MaxIdleAfter))
 	c.Flags().BoolVar(&p.none, "no-probe", false, "do not probe devices of which no spec sheet is stored: no level 3 on those")
 	c.Flags().BoolVar(&p.sim, "sim", false, "serve programs on the simulated GPU: probe that one, started if need be")
+	c.Flags().StringVar(&http, "http", "", "serve XSched's HTTP interface, and ours under /v1, on this loopback `ADDRESS`, such as 127.0.0.1:50000; xcli token shows what to ask with")
+	c.Flags().StringVar(&metrics, "metrics", "", "serve figures for Prometheus on this loopback `ADDRESS`, such as 127.0.0.1:9464; those of tasks to whom a token is sent")
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
 	return c
 }
@@ -81,6 +84,10 @@ func serve(c *cobra.Command, cfg xserver.Config, level string, p probing) error 
 	var unknown *compute.UnknownPolicyError
 	if errors.As(err, &unknown) {
 		return cli.Usagef("unknown policy %q; %s", unknown.Name, client.Allowed(unknown.Allowed))
+	}
+	var elsewhere *xserver.AddressError
+	if errors.As(err, &elsewhere) {
+		return cli.Usagef("%v", err)
 	}
 	var outside *compute.RangeError
 	if errors.As(err, &outside) {

@@ -963,13 +963,15 @@ func (x *Account) GetDeadlinesMissed() uint64 {
 
 // Latency is the distribution of how long requests took, to 3 percent.
 type Latency struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Requests      uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
-	P50Ns         uint64                 `protobuf:"varint,2,opt,name=p50_ns,json=p50Ns,proto3" json:"p50_ns,omitempty"`
-	P90Ns         uint64                 `protobuf:"varint,3,opt,name=p90_ns,json=p90Ns,proto3" json:"p90_ns,omitempty"`
-	P99Ns         uint64                 `protobuf:"varint,4,opt,name=p99_ns,json=p99Ns,proto3" json:"p99_ns,omitempty"`
-	MaxNs         uint64                 `protobuf:"varint,5,opt,name=max_ns,json=maxNs,proto3" json:"max_ns,omitempty"`
-	SumNs         uint64                 `protobuf:"varint,6,opt,name=sum_ns,json=sumNs,proto3" json:"sum_ns,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Requests uint64                 `protobuf:"varint,1,opt,name=requests,proto3" json:"requests,omitempty"`
+	P50Ns    uint64                 `protobuf:"varint,2,opt,name=p50_ns,json=p50Ns,proto3" json:"p50_ns,omitempty"`
+	P90Ns    uint64                 `protobuf:"varint,3,opt,name=p90_ns,json=p90Ns,proto3" json:"p90_ns,omitempty"`
+	P99Ns    uint64                 `protobuf:"varint,4,opt,name=p99_ns,json=p99Ns,proto3" json:"p99_ns,omitempty"`
+	MaxNs    uint64                 `protobuf:"varint,5,opt,name=max_ns,json=maxNs,proto3" json:"max_ns,omitempty"`
+	SumNs    uint64                 `protobuf:"varint,6,opt,name=sum_ns,json=sumNs,proto3" json:"sum_ns,omitempty"`
+	// Requests that took less than 64 us, 128 us and so on, to 16.8 s.
+	Within        []uint64 `protobuf:"varint,7,rep,packed,name=within,proto3" json:"within,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1044,6 +1046,13 @@ func (x *Latency) GetSumNs() uint64 {
 		return x.SumNs
 	}
 	return 0
+}
+
+func (x *Latency) GetWithin() []uint64 {
+	if x != nil {
+		return x.Within
+	}
+	return nil
 }
 
 // Device is a task on one device.
@@ -3023,14 +3032,15 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\aslo_met\x18\n" +
 	" \x01(\x04R\x06sloMet\x12#\n" +
 	"\rdeadlines_met\x18\v \x01(\x04R\fdeadlinesMet\x12)\n" +
-	"\x10deadlines_missed\x18\f \x01(\x04R\x0fdeadlinesMissed\"\x98\x01\n" +
+	"\x10deadlines_missed\x18\f \x01(\x04R\x0fdeadlinesMissed\"\xb0\x01\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x04R\brequests\x12\x15\n" +
 	"\x06p50_ns\x18\x02 \x01(\x04R\x05p50Ns\x12\x15\n" +
 	"\x06p90_ns\x18\x03 \x01(\x04R\x05p90Ns\x12\x15\n" +
 	"\x06p99_ns\x18\x04 \x01(\x04R\x05p99Ns\x12\x15\n" +
 	"\x06max_ns\x18\x05 \x01(\x04R\x05maxNs\x12\x15\n" +
-	"\x06sum_ns\x18\x06 \x01(\x04R\x05sumNs\"\xf7\x03\n" +
+	"\x06sum_ns\x18\x06 \x01(\x04R\x05sumNs\x12\x16\n" +
+	"\x06within\x18\a \x03(\x04R\x06within\"\xf7\x03\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
