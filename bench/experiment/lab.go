@@ -46,6 +46,7 @@ type Lab struct {
 	mps             *mps   // nil: none runs
 	simSocket       string // of the simulated device; empty on a real one
 	iterationsPerUS float64
+	fullPerUS       float64 // the same of each thread of a kernel that fills the device
 }
 
 // Open finds a device: the real one when its driver answers, else the simulated
@@ -301,29 +302,41 @@ func (l *Lab) startClient(name string, onEvent func(Event), args ...string) (*Ch
 // Calibrate gives how many iterations the spin kernel does in a microsecond on
 // this device while nothing else uses it; measured once a lab.
 func (l *Lab) Calibrate(ctx context.Context) (float64, error) {
+	err := l.calibrate(ctx)
+	return l.iterationsPerUS, err
+}
+
+// calibrateFull gives how many iterations each thread of a kernel that fills the
+// device does in a microsecond; measured with Calibrate.
+func (l *Lab) calibrateFull(ctx context.Context) (float64, error) {
+	err := l.calibrate(ctx)
+	return l.fullPerUS, err
+}
+
+func (l *Lab) calibrate(ctx context.Context) error {
 	if l.iterationsPerUS > 0 {
-		return l.iterationsPerUS, nil
+		return nil
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout, errors.New("calibration did not end in time"))
 	defer cancel()
 	c, err := l.startWork("calibrate", nil, "calibrate")
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer c.Kill()
 	e, err := c.Await(ctx, workloads.KindResult)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var result workloads.Event
 	if err := e.Into(&result); err != nil {
-		return 0, err
+		return err
 	}
-	if !(result.IterationsPerUS > 0) {
-		return 0, fmt.Errorf("calibrate: %v iterations in a microsecond", result.IterationsPerUS)
+	if !(result.IterationsPerUS > 0) || !(result.FullPerUS > 0) {
+		return fmt.Errorf("calibrate: %v and %v iterations in a microsecond", result.IterationsPerUS, result.FullPerUS)
 	}
-	l.iterationsPerUS = result.IterationsPerUS
-	return l.iterationsPerUS, c.Finish(ctx)
+	l.iterationsPerUS, l.fullPerUS = result.IterationsPerUS, result.FullPerUS
+	return c.Finish(ctx)
 }
 
 // Row makes a row of this lab's device and source, as of now.

@@ -18,9 +18,15 @@ import (
 // foreground's request runs, and when the background stands still, though its
 // kernels are of any length.
 //
-// The background's kernels count up a word of host memory, which an observer in a
-// process of its own reads without pause, beside what the daemon wants and the
-// background did about it. A scene says what makes the background stop.
+// The background is ordinary computation in all scenes: kernels of so many
+// iterations as take KernelUS alone, of integer arithmetic, with all the threads that
+// the device holds. The only thing beside that is that one of the threads stores a
+// word to host memory every 10 us, and asks another whether to end every 640 us: what
+// a context is that has more to do with the host says nothing about others. An
+// observer in a process of its own reads the word without pause, beside what the
+// daemon wants and the background did about it; so a stop looks up to 10 us shorter
+// and a resumption up to 10 us longer than they are. A scene says what makes the
+// background stop.
 type Suspend struct {
 	KernelsUS []float64
 	Scenes    []string
@@ -313,7 +319,12 @@ func (l *Lab) direct(ctx context.Context, s Suspend, beside bool, us, perUS floa
 func (l *Lab) startHeart(ctx context.Context, w way, us float64, direct int) (*Child, int, error) {
 	const queued = 200 * time.Millisecond
 	inFlight := min(max(int(float64(queued.Microseconds())/us), 2), 64)
-	c, err := l.startWork("background", w, "beats", "--kernel-us", strconv.Itoa(int(us)), "--in-flight", strconv.Itoa(inFlight),
+	perUS, err := l.calibrateFull(ctx)
+	if err != nil {
+		return nil, 0, err
+	}
+	every := max(int(beatUS*perUS), 1)
+	c, err := l.startWork("background", w, "beats", "--iterations", iterations(us, perUS), "--every", strconv.Itoa(every), "--in-flight", strconv.Itoa(inFlight),
 		"--direct", strconv.Itoa(direct), "--run-for", directRun.String(), "--hold-for", directHold.String())
 	if err != nil {
 		return nil, 0, err
@@ -330,6 +341,9 @@ func (l *Lab) startHeart(ctx context.Context, w way, us float64, direct int) (*C
 	}
 	return c, ready.WordsFD, nil
 }
+
+// beatUS is the time between two beats of a kernel.
+const beatUS = 10
 
 // beatStill is how long nothing beats before the observer notes it: well over the
 // beat of a kernel, and over the time between two.

@@ -9,18 +9,20 @@ import (
 	"xmsched/bench/internal/limit"
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
-	"xmsched/hal/kernels"
 	"xmsched/preempt/board"
 )
 
 // Beats is the background program of the row preempt at Level 3: kernels of one
-// length in a row, on every multiprocessor, that count up a word of host memory
-// every microsecond or so; whoever reads that word sees at once when they stand
-// still. It may suspend itself, by the preload library and without a daemon.
+// length in a row, that compute with all the threads that the device holds. One of
+// these threads counts up a word of host memory, a beat every 10 us or so; whoever
+// reads that word sees soon when they stand still. They read nothing over the link,
+// and what they store there is nothing beside their work. It may suspend itself, by
+// the preload library and without a daemon.
 type Beats struct {
-	KernelUS int // a kernel beats so often
-	InFlight int // kernels handed to the driver and not ended
-	Direct   int // suspensions of itself; 0: none
+	Iterations uint64 // of each thread of a kernel
+	Every      int    // iterations between two beats
+	InFlight   int    // kernels handed to the driver and not ended
+	Direct     int    // suspensions of itself; 0: none
 	// RunFor and HoldFor are the times between two suspensions (up to twice as long,
 	// evenly spread) and within one.
 	RunFor, HoldFor time.Duration
@@ -29,7 +31,8 @@ type Beats struct {
 // Validate says what is wrong with the settings.
 func (b Beats) Validate() error {
 	return limit.First(
-		limit.Check("kernel-us", b.KernelUS, 1, 600_000_000),
+		limit.Check("iterations", b.Iterations, 1, maxIterations),
+		limit.Check("every", b.Every, 1, 1<<30),
 		limit.Check("in-flight", b.InFlight, 1, maxInFlight),
 		limit.Check("direct", b.Direct, 0, maxPulses),
 		limit.Check("run-for", b.RunFor, 0, maxPause),
@@ -39,7 +42,7 @@ func (b Beats) Validate() error {
 
 // Where a heart's words lie in the shared memory.
 const (
-	offBeats = 0   // counted up by the kernel that runs, from 1 on
+	offBeats = 0   // counted up by the kernel that runs, on from the one before
 	offStop  = 128 // not 0: kernels end
 )
 
@@ -96,23 +99,21 @@ func RunBeats(st Steering, say *Speaker, b Beats) error {
 }
 
 type heart struct {
-	gpu    *gpu
-	beat   cuda.Function
-	stream cuda.Stream
-	words  *words
-	fd     int
-	args   *cuda.LaunchArgs
-	ends   []cuda.Event
-	done   uint64 // kernels that ended
+	gpu        *gpu
+	work       fullWork
+	settings   Beats
+	stream     cuda.Stream
+	words      *words
+	fd         int
+	beats, end abi.DevicePtr // of the words
+	ends       []cuda.Event
+	done       uint64 // kernels that ended
 }
 
 func newHeart(g *gpu, b Beats) (*heart, error) {
-	h := &heart{gpu: g}
-	module, err := g.driver.LoadModule(kernels.ProbePTX())
-	if err != nil {
-		return nil, err
-	}
-	if h.beat, err = module.Function("xm_heartbeat"); err != nil {
+	h := &heart{gpu: g, settings: b}
+	var err error
+	if h.work, err = g.newWork(); err != nil {
 		return nil, err
 	}
 	if h.stream, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
@@ -129,9 +130,7 @@ func newHeart(g *gpu, b Beats) (*heart, error) {
 	if err != nil {
 		return nil, err
 	}
-	if h.args, err = cuda.NewLaunchArgs(base+offBeats, base+offStop, uint64(b.KernelUS)); err != nil {
-		return nil, err
-	}
+	h.beats, h.end = base+offBeats, base+offStop
 	for range b.InFlight {
 		end, err := g.driver.NewEvent(uint32(abi.CU_EVENT_BLOCKING_SYNC | abi.CU_EVENT_DISABLE_TIMING))
 		if err != nil {
@@ -140,6 +139,17 @@ func newHeart(g *gpu, b Beats) (*heart, error) {
 		h.ends = append(h.ends, end)
 	}
 	return h, nil
+}
+
+// launch queues kernel k, whose first beat is one more than the last of the one
+// before.
+func (h *heart) launch(k int) error {
+	each := (h.settings.Iterations + uint64(h.settings.Every) - 1) / uint64(h.settings.Every)
+	args, err := h.work.args(h.beats, h.end, h.settings.Iterations, uint32(h.settings.Every), uint32(uint64(k)*each))
+	if err != nil {
+		return err
+	}
+	return h.work.launch(h.stream, args)
 }
 
 // run keeps so many kernels queued until the context ends, then has them end.
@@ -154,7 +164,7 @@ func (h *heart) run(ctx context.Context, inFlight int) error {
 			}
 			h.done++
 		}
-		if err := h.gpu.driver.Launch(h.beat, [3]uint32{h.gpu.blocks, 1, 1}, [3]uint32{blockThreads, 1, 1}, 0, h.stream, h.args); err != nil {
+		if err := h.launch(k); err != nil {
 			return err
 		}
 		if err := end.Record(h.stream); err != nil {

@@ -67,9 +67,10 @@ type Event struct {
 	Cycles *CyclesResult `json:"cycles,omitempty"`
 	// Models: with the result of models.
 	Models *ModelsResult `json:"models,omitempty"`
-	// IterationsPerUS is what the spin kernel does in a microsecond: with the
-	// result of calibrate.
+	// IterationsPerUS is what the spin kernel does in a microsecond, FullPerUS what
+	// a thread of a kernel does that fills the device: with the result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
+	FullPerUS       float64 `json:"full_per_us,omitempty"`
 	// Open says how the gate is: with gate.
 	Open bool `json:"open,omitempty"`
 	// Message: with error.

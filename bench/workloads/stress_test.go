@@ -20,7 +20,15 @@ func TestSuspendedProgramsValidate(t *testing.T) {
 			t.Errorf("%s was taken", name)
 		}
 	}
-	if (Beats{KernelUS: 1, InFlight: 0}).Validate() == nil || (First{}).Validate() == nil || (Pin{Bytes: 1}).Validate() == nil || (BeatWatch{Pid: 2, WordsFD: 3}).Validate() == nil {
+	if err := (Beats{Iterations: 1, Every: 1, InFlight: 1}).Validate(); err != nil {
+		t.Error(err)
+	}
+	for _, b := range []Beats{{Every: 1, InFlight: 1}, {Iterations: 1, InFlight: 1}, {Iterations: 1, Every: 1}} {
+		if b.Validate() == nil {
+			t.Errorf("%+v was taken", b)
+		}
+	}
+	if (First{}).Validate() == nil || (Pin{Bytes: 1}).Validate() == nil || (BeatWatch{Pid: 2, WordsFD: 3}).Validate() == nil {
 		t.Error("settings without a sense were taken")
 	}
 }

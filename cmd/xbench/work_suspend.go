@@ -13,13 +13,14 @@ import (
 func workBeats() *cobra.Command {
 	var b workloads.Beats
 	cmd := &cobra.Command{
-		Use: "beats", Short: "Kernels that count up a word of host memory", Args: cobra.NoArgs,
+		Use: "beats", Short: "Kernels that fill the device and count up a word of host memory", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return perform(cmd, func(st workloads.Steering, say *workloads.Speaker) error { return workloads.RunBeats(st, say, b) })
 		},
 	}
 	f := cmd.Flags()
-	f.IntVar(&b.KernelUS, "kernel-us", 1000, "length of a kernel, in us")
+	f.Uint64Var(&b.Iterations, "iterations", 1_000_000, "of each thread of a kernel")
+	f.IntVar(&b.Every, "every", 1000, "iterations between two beats")
 	f.IntVar(&b.InFlight, "in-flight", 2, "kernels kept queued")
 	f.IntVar(&b.Direct, "direct", 0, "suspend itself so often")
 	f.DurationVar(&b.RunFor, "run-for", time.Millisecond, "between two suspensions")
