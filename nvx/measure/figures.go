@@ -29,6 +29,10 @@ func (w *worker) figures(g *gpu, c *channels, p *peer) []figure {
 		{name: "level 1, GPU busy", take: commandStops(g, 1, p)},
 		{name: "level 2, GPU busy", take: commandStops(g, 2, p)},
 		{name: "level 3, GPU busy", level3: true, take: w.guarded(kernelStops(g, c, p))},
+		{name: "level 3, for a request", level3: true, take: w.guarded(func(m *sheet.Measured) (err error) {
+			m.Levels[2].Request, err = stopForRequest(g, c, p)
+			return err
+		})},
 		{name: "context switch", take: func(m *sheet.Measured) (err error) {
 			m.Switch, err = contextSwitch(g, p)
 			return err

@@ -28,8 +28,11 @@ type gpu struct {
 	empty     cuda.Function
 	spin      cuda.Function
 	beat      cuda.Function
+	work      cuda.Function
 	count     cuda.Function
-	pace      pace // of commands; found when it is first needed
+	full      uint32  // blocks of fullBlock threads that the device holds at once
+	perUS     float64 // iterations of xm_work in a microsecond, so filled
+	pace      pace    // of commands; found when it is first needed
 }
 
 // find looks for a device without making anything on it.
@@ -143,7 +146,7 @@ func (g *gpu) open() error {
 		f      *cuda.Function
 	}{
 		{plain, "xm_empty", &g.empty}, {plain, "xm_spin", &g.spin},
-		{probe, "xm_heartbeat", &g.beat}, {probe, "xm_count", &g.count},
+		{probe, "xm_heartbeat", &g.beat}, {probe, "xm_work", &g.work}, {probe, "xm_count", &g.count},
 	} {
 		if *k.f, err = k.module.Function(k.name); err != nil {
 			return err
@@ -180,14 +183,34 @@ const beatLimit = uint64(30 * time.Minute / time.Microsecond)
 // firstBeat is how long a kernel may take to begin, loading included.
 const firstBeat = 5 * time.Second
 
-// heart is an xm_heartbeat: a kernel without end that shows whether it runs.
+// heart is a kernel without end that shows whether it runs. The probe's is an
+// xm_heartbeat, which beats by the clock and listens all the while. Figures are
+// taken of an xm_work (newWork): what other programs run, computation with all the
+// threads that the device holds; a context that talks to the host all the time is
+// dearer to stop.
 type heart struct {
 	*words
-	stream cuda.Stream
-	args   *cuda.LaunchArgs
+	kernel      cuda.Function
+	grid, block uint32
+	stream      cuda.Stream
+	args        *cuda.LaunchArgs
+	over        abi.DevicePtr // of an xm_work
 }
 
 func (g *gpu) newHeart() (*heart, error) {
+	h, err := g.emptyHeart()
+	if err != nil {
+		return nil, err
+	}
+	h.kernel, h.grid, h.block = g.beat, g.blocks, 128
+	if h.args, err = cuda.NewLaunchArgs(h.at(wordBeats), h.at(wordStop), beatLimit); err != nil {
+		h.free()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (g *gpu) emptyHeart() (*heart, error) {
 	w, err := newWords(g.driver, heartWords)
 	if err != nil {
 		return nil, err
@@ -197,25 +220,26 @@ func (g *gpu) newHeart() (*heart, error) {
 		w.free()
 		return nil, err
 	}
-	if h.args, err = cuda.NewLaunchArgs(w.at(wordBeats), w.at(wordStop), beatLimit); err != nil {
-		w.free()
-		return nil, err
-	}
 	return h, nil
 }
 
 func (h *heart) beats() uint32 { return h.load(wordBeats) }
 
 // launch queues the kernel.
-func (h *heart) launch(g *gpu, f cuda.Function) error {
+func (h *heart) launch(g *gpu) error {
 	h.store(wordBeats, 0)
 	h.store(wordStop, 0)
-	return g.driver.Launch(f, [3]uint32{g.blocks, 1, 1}, [3]uint32{128, 1, 1}, 0, h.stream, h.args)
+	if h.over != 0 {
+		if err := g.driver.MemsetD32Async(h.over, 0, 1, h.stream); err != nil {
+			return err
+		}
+	}
+	return g.driver.Launch(h.kernel, [3]uint32{h.grid, 1, 1}, [3]uint32{h.block, 1, 1}, 0, h.stream, h.args)
 }
 
 // start launches it and waits until it beats.
 func (h *heart) start(g *gpu) error {
-	if err := h.launch(g, g.beat); err != nil {
+	if err := h.launch(g); err != nil {
 		return err
 	}
 	if !h.beating(firstBeat) {

@@ -64,7 +64,8 @@ func (q *guest) run(g *gpu) error {
 	if q.args, err = cuda.NewLaunchArgs(q.at(wordBeats), q.at(wordStop), beatLimit); err != nil {
 		return err
 	}
-	return q.launch(g, beat)
+	q.kernel, q.grid, q.block = beat, g.blocks, 128
+	return q.launch(g)
 }
 
 // begun waits for the launch.

@@ -16,10 +16,11 @@ import (
 
 // What a peer does when it is told so.
 const (
-	doBeat     = "beat"     // run a heart
+	doBeat     = "beat"     // run a kernel without end
 	doRest     = "rest"     // end it
 	doRate     = "rate"     // count its beats for a window
 	doRequests = "requests" // run empty commands, one at a time
+	doRequest  = "request"  // run one long request: answered when it is launched, and when it is done
 	doWrite    = "write"    // fill memory with a pattern
 )
 
@@ -104,6 +105,11 @@ func (p *peer) requests(n int) (*sheet.Times, error) {
 	return a.Times, err
 }
 
+// beginRequest has the peer launch a request; endRequest, which has to follow, waits
+// for its end.
+func (p *peer) beginRequest() error { _, err := p.ask(order{Do: doRequest}); return err }
+func (p *peer) endRequest() error   { _, err := p.next(); return err }
+
 func (p *peer) write(allocator string, pattern uint32, keep bool) (uint64, error) {
 	a, err := p.ask(order{Do: doWrite, Allocator: allocator, Pattern: pattern, Keep: keep})
 	return a.Bytes, err
@@ -125,11 +131,15 @@ func serve(g *gpu, in io.Reader, out io.Writer) error {
 	if err := g.open(); err != nil {
 		return err
 	}
-	h, err := g.newHeart()
+	h, err := g.newWork(endless)
 	if err != nil {
 		return err
 	}
-	s := &server{gpu: g, heart: h}
+	r, err := g.newWork(requestLength)
+	if err != nil {
+		return err
+	}
+	s := &server{gpu: g, heart: h, request: r}
 	tell := json.NewEncoder(out)
 	if err := tell.Encode(answer{}); err != nil {
 		return err
@@ -148,12 +158,24 @@ func serve(g *gpu, in io.Reader, out io.Writer) error {
 		if err := tell.Encode(a); err != nil {
 			return err
 		}
+		if o.Do == doRequest && err == nil {
+			if err := s.request.stream.Synchronize(); err != nil {
+				return err
+			}
+			if err := tell.Encode(answer{}); err != nil {
+				return err
+			}
+		}
 	}
 }
+
+// requestLength is that of a long request: one that a background is suspended for.
+const requestLength = 6 * time.Millisecond
 
 type server struct {
 	gpu     *gpu
 	heart   *heart
+	request *heart // ends by itself
 	running bool
 }
 
@@ -168,6 +190,8 @@ func (s *server) obey(o order) (a answer, err error) {
 		err = s.rest()
 	case doRate:
 		a.Rate = s.heart.rate()
+	case doRequest:
+		err = s.request.launch(s.gpu)
 	case doRequests:
 		a.Times, err = s.requests(o.N)
 	case doWrite:

@@ -40,7 +40,7 @@ func (h *heart) rate() float64 {
 
 // meet measures both alone, and leaves both running.
 func meet(g *gpu, p *peer) (*together, error) {
-	h, err := g.newHeart()
+	h, err := g.newWork(endless)
 	if err != nil {
 		return nil, err
 	}
@@ -97,8 +97,8 @@ func (t *together) look() (turns, error) {
 	return now, nil
 }
 
-// absence is how long no beat is seen when another process has the GPU: a beat is
-// some microseconds long.
+// absence is how long no beat is seen when another process has the GPU: beats are
+// some 10 us apart.
 const absence = 500 * time.Microsecond
 
 // absences counts for a while how often another process got the GPU; rate is the
@@ -232,7 +232,7 @@ const requests = 50
 // process is alone with it, busy, armed, or stopped in mid-kernel.
 func foreground(g *gpu, c *channels, p *peer) (*sheet.Foreground, error) {
 	var f sheet.Foreground
-	h, err := g.newHeart()
+	h, err := g.newWork(endless)
 	if err != nil {
 		return nil, err
 	}

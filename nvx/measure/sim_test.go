@@ -127,7 +127,7 @@ func TestMeasureOnTheSimulatedDevice(t *testing.T) {
 	there := map[string]bool{
 		"level 1, GPU idle": m.Levels[0].Idle != nil, "level 1, GPU busy": m.Levels[0].Busy != nil,
 		"level 2, GPU idle": m.Levels[1].Idle != nil, "level 2, GPU busy": m.Levels[1].Busy != nil,
-		"level 3, GPU idle": m.Levels[2].Idle != nil, "level 3, GPU busy": m.Levels[2].Busy != nil,
+		"level 3, GPU idle": m.Levels[2].Idle != nil, "level 3, GPU busy": m.Levels[2].Busy != nil, "level 3, for a request": m.Levels[2].Request != nil,
 		"context switch": m.Switch != nil, "time slices": m.TimeSlice != nil, "foreground": m.Foreground != nil,
 		"queue depth": m.Queue != nil, "copies": m.Copy != nil, "second context": m.Second != nil,
 		"remap of 2 MiB": len(m.Remap) > 0, "remap of 32 MiB": len(m.Remap) > 1,
@@ -138,7 +138,7 @@ func TestMeasureOnTheSimulatedDevice(t *testing.T) {
 			t.Errorf("%s: taken %v, missing %v", figure, taken, missing[figure])
 		}
 	}
-	for _, needed := range []string{"level 1, GPU idle", "level 2, GPU idle", "level 3, GPU idle", "level 3, GPU busy", "context switch", "time slices", "foreground", "copies"} {
+	for _, needed := range []string{"level 1, GPU idle", "level 2, GPU idle", "level 3, GPU idle", "level 3, GPU busy", "level 3, for a request", "context switch", "time slices", "foreground", "copies"} {
 		if missing[needed] {
 			t.Errorf("%s is missing: %+v", needed, m.Missing)
 		}
@@ -153,7 +153,7 @@ func TestMeasureOnTheSimulatedDevice(t *testing.T) {
 func checkFigures(t *testing.T, m *sheet.Measured) {
 	t.Helper()
 	for _, l := range m.Levels {
-		for _, s := range []*sheet.Stops{l.Idle, l.Busy} {
+		for _, s := range []*sheet.Stops{l.Idle, l.Busy, l.Request} {
 			if s == nil {
 				continue
 			}

@@ -14,7 +14,7 @@ func TestSheetsThatDifferByMeasuringAloneAreEqual(t *testing.T) {
 	after.Probe.At = after.Probe.At.Add(time.Hour)
 	after.Probe.Notes = []string{"x"}
 	after.Measured.TookMS *= 2
-	after.Measured.Levels[2].Busy.Stop = &Times{640 * 1.2, 1280 * 1.9, 50}
+	after.Measured.Levels[2].Request.Stop = &Times{540 * 1.2, 1080 * 1.9, 50}
 	after.Measured.Switch.Cost.MedianUS -= 19
 	after.Measured.Copy.ToDeviceGBs *= 0.95
 	after.Measured.Isolation[0].FreeBytes = 7
@@ -27,7 +27,7 @@ func TestDifferencesAreNamed(t *testing.T) {
 	after := sample()
 	after.Driver.Version = "590.1.1"
 	after.Probe.Level3, after.Probe.Why = false, "refused"
-	after.Measured.Levels[2].Busy.Stop.MedianUS = 960
+	after.Measured.Levels[2].Request.Stop.MedianUS = 810
 	after.Measured.Levels[0].Idle = nil
 	after.Measured.TimeSlice.Tried = append([]Slice{{AskedUS: 300}}, after.Measured.TimeSlice.Tried...)
 	after.Measured.Copy.ToDeviceGBs = 27.75
@@ -42,7 +42,7 @@ func TestDifferencesAreNamed(t *testing.T) {
 		"probe.level3: true -> false",
 		"probe.why:  -> refused",
 		"measured.levels.1.idle: there -> absent",
-		"measured.levels.3.busy.stop.median_us: 640 -> 960 (+50 %)",
+		"measured.levels.3.request.stop.median_us: 540 -> 810 (+50 %)",
 		"measured.time_slice.tried.300: absent -> there",
 		"measured.copy.to_device_gb_per_s: 55.5 -> 27.75 (-50 %)",
 		"measured.remap.2097152: there -> absent",

@@ -21,7 +21,7 @@ func sample() *Sheet {
 			Levels: []Level{
 				{Level: 1, Unit: "outstanding commands", CommandUS: 200, Outstanding: 16, Idle: stops(1600, 10)},
 				{Level: 2, Unit: "command", CommandUS: 200, Outstanding: 16, Idle: stops(100, 10)},
-				{Level: 3, Unit: "instruction", Idle: stops(1700, 400), Busy: stops(640, 360)},
+				{Level: 3, Unit: "instruction", Idle: stops(1700, 400), Busy: stops(1700, 2200), Request: stops(540, 360)},
 			},
 			Switch:     &Switch{Cost: timesOf(180, 200), TurnUS: 2048, SharePercent: 46, OtherSharePercent: 46},
 			TimeSlice:  &TimeSlice{LowestUS: 1, HighestUS: 1000, Tried: []Slice{{AskedUS: 1, Accepted: true, SharePercent: 0.1}}, SetBusy: timesOf(1500, 2000)},

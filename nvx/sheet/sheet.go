@@ -97,7 +97,12 @@ type Level struct {
 	CommandUS   float64 `json:"command_us"`
 	Outstanding int     `json:"outstanding"`
 	Idle        *Stops  `json:"idle,omitempty"` // nobody else uses the GPU
-	Busy        *Stops  `json:"busy,omitempty"` // another process runs a kernel without end
+	// Busy: another process runs a kernel without end; both have the driver's time
+	// slices, and what is asked for waits for the other's turn to end.
+	Busy *Stops `json:"busy,omitempty"`
+	// Request is how level 3 is used: stopped, with a time slice of 1 us, when
+	// another process has just begun to use the GPU, and resumed when that is done.
+	Request *Stops `json:"request,omitempty"`
 }
 
 // Stops are the times of stopping and going on.
@@ -227,8 +232,8 @@ func (s *Sheet) On(driver string) bool { return s != nil && s.Driver.Version == 
 // Costs are the figures that choosing between arming, gating and stopping rests
 // on. A field is 0 where it was not measured.
 type Costs struct {
-	Suspend  time.Duration // level 3 stop beside a busy process, median
-	Resume   time.Duration // level 3 resume call beside a busy process, median
+	Suspend  time.Duration // level 3 stop, armed, for another process's request, median
+	Resume   time.Duration // from asking for it after that request until it goes on, median
 	Switch   time.Duration // context switch in mid-kernel
 	SetSlice time.Duration // change of a time slice beside a busy process, median
 }
@@ -240,8 +245,8 @@ func (s *Sheet) Costs() Costs {
 		return c
 	}
 	for _, l := range s.Measured.Levels {
-		if l.Level == 3 && l.Busy != nil {
-			c.Suspend, c.Resume = l.Busy.Stop.median(), l.Busy.ResumeCall.median()
+		if l.Level == 3 && l.Request != nil {
+			c.Suspend, c.Resume = l.Request.Stop.median(), l.Request.Resume.median()
 		}
 	}
 	if w := s.Measured.Switch; w != nil {

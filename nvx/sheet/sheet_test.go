@@ -191,7 +191,7 @@ func TestLevel3AndCosts(t *testing.T) {
 	if offered, why := sample().Level3(); !offered || why != "" {
 		t.Errorf("the sample: %v, %q", offered, why)
 	}
-	want := Costs{Suspend: 640 * time.Microsecond, Resume: 180 * time.Microsecond, Switch: 180 * time.Microsecond, SetSlice: 1500 * time.Microsecond}
+	want := Costs{Suspend: 540 * time.Microsecond, Resume: 360 * time.Microsecond, Switch: 180 * time.Microsecond, SetSlice: 1500 * time.Microsecond}
 	if have := sample().Costs(); have != want {
 		t.Errorf("costs %+v, want %+v", have, want)
 	}
