@@ -51,8 +51,8 @@ func (e *SymbolError) Error() string {
 
 // Driver is the process's CUDA driver.
 type Driver struct {
-	handle uintptr
-	procs  [procCount]uintptr // 0: the driver lacks it
+	find  func(symbol string) uintptr // 0: the driver lacks it
+	procs [procCount]uintptr          // 0: the driver lacks it
 }
 
 var (
@@ -72,16 +72,32 @@ func Open() (*Driver, error) {
 	if err != nil {
 		return nil, &NotFoundError{Library, err}
 	}
-	d := &Driver{handle: handle}
-	for id, name := range procNames {
-		if address, err := purego.Dlsym(handle, name); err == nil {
-			d.procs[id] = address
+	d, err := Adopt(func(symbol string) uintptr {
+		address, err := purego.Dlsym(handle, symbol)
+		if err != nil {
+			return 0
 		}
+		return address
+	})
+	if err != nil {
+		return nil, err
+	}
+	opened = d
+	return d, nil
+}
+
+// Adopt makes a Driver of functions that the caller has found: find gives the
+// address of an exported function, 0 for none. It is for those who are behind a
+// library that stands in the driver's place, and must not call that. The zero
+// Stream is not this driver's.
+func Adopt(find func(symbol string) uintptr) (*Driver, error) {
+	d := &Driver{find: find}
+	for id, name := range procNames {
+		d.procs[id] = find(name)
 	}
 	if d.procs[procInit] == 0 {
 		return nil, &SymbolError{procNames[procInit]}
 	}
-	opened = d
 	return d, nil
 }
 
@@ -94,8 +110,8 @@ type Proc struct {
 
 // Proc finds an exported function by its exact name.
 func (d *Driver) Proc(symbol string) (Proc, error) {
-	address, err := purego.Dlsym(d.handle, symbol)
-	if err != nil {
+	address := d.find(symbol)
+	if address == 0 {
 		return Proc{}, &SymbolError{symbol}
 	}
 	return Proc{symbol, address}, nil

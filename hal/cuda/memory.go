@@ -87,6 +87,12 @@ func (d *Driver) MemcpyDtoDAsync(dst, src abi.DevicePtr, n uint64, s Stream) err
 	return d.call(procMemcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(n), uintptr(s.Handle))
 }
 
+// MemcpyAsync queues a copy of n bytes between two addresses of the one address
+// space; the driver finds out what lies there.
+func (d *Driver) MemcpyAsync(dst, src abi.DevicePtr, n uint64, s Stream) error {
+	return d.call(procMemcpyAsync, uintptr(dst), uintptr(src), uintptr(n), uintptr(s.Handle))
+}
+
 // MemsetD8 sets n bytes.
 func (d *Driver) MemsetD8(dst abi.DevicePtr, value uint8, n uint64) error {
 	return d.call(procMemsetD8, uintptr(dst), uintptr(value), uintptr(n))

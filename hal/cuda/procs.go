@@ -49,6 +49,7 @@ const (
 	procMemcpyHtoDAsync
 	procMemcpyDtoHAsync
 	procMemcpyDtoDAsync
+	procMemcpyAsync
 	procMemsetD8
 	procMemsetD32
 	procMemsetD8Async
@@ -114,6 +115,7 @@ var procNames = [procCount]string{
 	procMemcpyHtoDAsync:          "cuMemcpyHtoDAsync_v2",
 	procMemcpyDtoHAsync:          "cuMemcpyDtoHAsync_v2",
 	procMemcpyDtoDAsync:          "cuMemcpyDtoDAsync_v2",
+	procMemcpyAsync:              "cuMemcpyAsync",
 	procMemsetD8:                 "cuMemsetD8_v2",
 	procMemsetD32:                "cuMemsetD32_v2",
 	procMemsetD8Async:            "cuMemsetD8Async",

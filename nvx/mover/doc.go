@@ -1,0 +1,31 @@
+// Package mover carries memory of the process that it is in between the device
+// and the host, as the daemon's targets ask.
+//
+// It runs in the agent, beside the program. The truth about the program's memory
+// is the preload library's (Memory), as is everything that maps or unmaps; the
+// decision what moves is package memory's. Here is what lies between: when to
+// begin, the copies themselves, and what follows from what fails.
+//
+// The model:
+//   - An Engine has one section for each device that the process uses and the
+//     daemon manages. A section sleeps until the daemon's answer changes, or until
+//     the process was stopped or resumed.
+//   - Memory moves only between Begin and End, which the library grants while the
+//     process is Stopped. So this one goes out, or comes in, while others run.
+//   - A carrier drives a memory.Move: it does the steps and tells the results. It
+//     is pure: whatever it works on is an interface.
+//   - A copier is a context of our own in the process, with a stream each way, so
+//     that copies run while everything of the program's is suspended. It is made
+//     when memory first has to move, or shortly before.
+//   - Host memory is made ahead while nothing else is to be done, one slot at a
+//     time. Slots are the process's own, so that nothing of another's can be left
+//     in one: none is ever cleared.
+//
+// Nothing may happen here in a thread of the program's, nor without a recovery
+// from panics: all goroutines come from Config.Go. A section that ends in the
+// middle of a move waits for its copies, and ends the move; all else is left to the
+// library, which makes every address good by itself before the process runs.
+//
+// Concurrency: an Engine may be used from any goroutine. A section is one
+// goroutine, locked to its thread, and shares nothing but its bell.
+package mover

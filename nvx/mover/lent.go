@@ -1,0 +1,128 @@
+package mover
+
+import (
+	"errors"
+	"syscall"
+	"time"
+
+	"xmsched/hal/cuda/abi"
+	"xmsched/memory"
+)
+
+// Memory is the preload library's table of the process's memory, and the calls
+// that change it (shim/cuda/preload/memory.h). Errors are a syscall.Errno, or the
+// driver's abi.Result.
+type Memory interface {
+	// List appends the segments of a section to into[:0].
+	List(section int, into []memory.Segment) ([]memory.Segment, error)
+	// Device is the device's number in this process.
+	Device(section int) (int, error)
+
+	// Begin takes the move lock: EAGAIN while the process is not Stopped, ECANCELED
+	// while somebody wants it to run or to free memory. End gives it back.
+	Begin(section int) error
+	End(section int) error
+	// Wanted says that the move should end soon.
+	Wanted(section int) bool
+
+	// Slots makes free slots of that size until there are count; Trim gives free
+	// ones back until at most so many bytes are kept; Pool is how many bytes of
+	// slots there are, and how many of them are free.
+	Slots(section, count int, size memory.Bytes) error
+	Trim(section int, keep memory.Bytes) error
+	Pool(section int) (all, idle memory.Bytes, err error)
+
+	// Slot is the address at which copies reach a segment's slot. It takes one for
+	// a segment that has none.
+	Slot(section int, id memory.ID) (address uint64, err error)
+	// Away: the bytes are in the slots; device memory is given up. Also for what
+	// was loaded in vain.
+	Away(section int, ids []memory.ID) error
+	// Load makes device memory for the segments; Loaded says that the bytes are
+	// there.
+	Load(section int, ids []memory.ID) error
+	Loaded(section int, ids []memory.ID) error
+
+	// Unheld brackets, on one thread, the making of channels that are never to be
+	// held: ours.
+	Unheld(section int, begin bool) error
+	// Driver is the driver's own function of that name, 0 if there is none.
+	Driver(symbol string) uintptr
+}
+
+// Orders are the daemon's answer for the memory of this process on a device.
+type Orders struct {
+	Managed bool
+	// Drained: the process may be Stopped by a closed gate with nothing
+	// outstanding, which nobody tells us of.
+	Drained bool
+	// Prepare: memory will have to move soon. Gentle: somebody waits for short
+	// times; host memory is to be made slowly.
+	Prepare, Gentle bool
+	Target          memory.Bytes // that may be on the device
+	Host            memory.Bytes // of slots that the process may have; 0: no word
+}
+
+// Figures are what the library tells of the process's memory on a device.
+type Figures struct{ Resident, Host memory.Bytes }
+
+// Board is one device's section of the page that the process shares with the
+// daemon.
+type Board interface {
+	// Orders is the daemon's answer and its number; 0: there is none.
+	Orders() (want uint32, o Orders)
+	// WaitOrders sleeps while the number is old, at most for limit. It may return
+	// early.
+	WaitOrders(old uint32, limit time.Duration)
+	// Holds is the number of the last change to what of the process is held;
+	// WaitHolds is as WaitOrders.
+	Holds() uint32
+	WaitHolds(old uint32, limit time.Duration)
+	// Wake ends both waits in this process.
+	Wake()
+	Figures() Figures
+	// Open says whether the process would run if it were not for us.
+	Open() bool
+	// Done says that the answer of that number was carried out, as far as it could be.
+	Done(want uint32)
+	// Stalled tells for how long in all the process stood still for us.
+	Stalled(total time.Duration)
+	// Ring has the daemon look at the figures.
+	Ring()
+}
+
+// errLost reports that the move is no longer ours: the library took it back, or
+// the process is leaving.
+var errLost = errors.New("the move was taken back")
+
+// soft is a failure that ends one direction of a move and not the other.
+type soft struct {
+	kind error // memory.ErrHostMemory or memory.ErrDeviceMemory
+	err  error
+}
+
+func (e *soft) Error() string        { return e.err.Error() }
+func (e *soft) Unwrap() error        { return e.err }
+func (e *soft) Is(target error) bool { return target == e.kind }
+
+// meaning says what a failed step means for its move.
+func meaning(a memory.Act, err error) error {
+	switch {
+	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENODEV):
+		return errLost
+	case a == memory.CopyOut || a == memory.CopyIn:
+		return errors.Join(memory.ErrCopy, err)
+	case !short(err):
+		return errors.Join(memory.ErrMap, err)
+	case a == memory.Reserve || a == memory.Unmap:
+		return &soft{memory.ErrHostMemory, err}
+	}
+	return &soft{memory.ErrDeviceMemory, err}
+}
+
+// short says whether a failure is for lack of something that others may have
+// more of: memory, room below the target, or a segment that is in use.
+func short(err error) bool {
+	return errors.Is(err, abi.CUDA_ERROR_OUT_OF_MEMORY) || errors.Is(err, syscall.ENOMEM) ||
+		errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EBUSY)
+}

@@ -1,0 +1,354 @@
+package mover
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"syscall"
+	"time"
+
+	"xmsched/memory"
+)
+
+const (
+	// What keeps a move from beginning for a moment is tried again after soonest,
+	// then twice that, up to soon; what failed, after later.
+	soonest = time.Millisecond
+	soon    = 16 * time.Millisecond
+	later   = 100 * time.Millisecond
+	latest  = time.Second
+	// lastWait is for how long an engine that ends waits for a copy.
+	lastWait = time.Second
+)
+
+// section moves the memory of one device.
+type section struct {
+	index  int
+	memory Memory
+	board  Board
+	spawn  func(func())
+	now    func() time.Duration
+	trace  func(section int, o outcome) // of each move; may be nil
+	ctx    context.Context
+	bell   chan struct{} // something changed
+	rung   bool          // it rang in a move
+
+	planner *planner
+	carrier carrier
+	copier  *copier // nil: not made yet
+	stock   stock
+	pieces  []piece
+
+	told    uint32 // the answer that was last told as carried out
+	tries   int    // in a row that failed or were refused
+	stalled time.Duration
+	waited  time.Duration // since when somebody waits for the move; 0: nobody
+	trouble error         // what last kept memory from moving
+}
+
+func newSection(index int, c Config) *section {
+	s := &section{
+		index: index, memory: c.Memory, spawn: c.Go, now: c.now, trace: c.trace,
+		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
+	}
+	s.carrier.world = s
+	return s
+}
+
+// ring wakes the section; from any goroutine.
+func (s *section) ring() {
+	select {
+	case s.bell <- struct{}{}:
+	default:
+	}
+}
+
+// serve works for a board until ctx ends.
+func (s *section) serve(ctx context.Context, b Board) {
+	runtime.LockOSThread() // and never unlocked: our context is current there
+	s.ctx, s.board, s.told, s.tries = ctx, b, 0, 0
+	if s.copier != nil {
+		s.trouble = s.copier.context.SetCurrent()
+	}
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for ctx.Err() == nil {
+		d := s.turn()
+		switch {
+		case d == 0:
+			continue
+		case d > 0:
+			timer.Reset(d)
+		default:
+			timer.Stop()
+		}
+		select {
+		case <-s.bell:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// never is a pause that only the bell ends.
+const never = time.Duration(-1)
+
+// turn does what is to be done at this moment, and says when to look again.
+func (s *section) turn() time.Duration {
+	want, o := s.board.Orders()
+	if want == 0 || !o.Managed {
+		return never
+	}
+	f := s.board.Figures()
+	n := needs(f, o.Target)
+	if n != goOut {
+		s.tell(want) // nothing that an older answer allowed is under way
+	}
+	if n == nothing {
+		s.tries = 0
+		return s.prepare(o, f)
+	}
+	if err := s.open(); err != nil {
+		s.trouble = err
+		return s.again(later, latest)
+	}
+	switch err := s.memory.Begin(s.index); {
+	case err == nil:
+		return s.move(want, n)
+	case errors.Is(err, syscall.EAGAIN): // it runs
+		d := s.prepare(o, f)
+		if o.Drained && d < 0 {
+			return s.again(soonest, soon) // nobody tells when the last command is done
+		}
+		return d
+	case errors.Is(err, syscall.ECANCELED):
+		return s.again(soonest, soon)
+	default:
+		s.trouble = fmt.Errorf("begin: %w", err)
+		return never
+	}
+}
+
+// again is how long to wait before the next of several tries.
+func (s *section) again(first, last time.Duration) time.Duration {
+	d := min(first<<min(s.tries, 20), last)
+	s.tries++
+	return d
+}
+
+func (s *section) tell(want uint32) {
+	if want != s.told {
+		s.told = want
+		s.board.Done(want)
+		s.board.Ring()
+	}
+}
+
+// open makes the context that copies.
+func (s *section) open() error {
+	if s.copier != nil {
+		return nil
+	}
+	c, err := openCopier(s.memory, s.index, s.spawn)
+	if err != nil {
+		return err
+	}
+	s.copier = c
+	return nil
+}
+
+// prepare makes ready for moves that will come: a step of it at a time.
+func (s *section) prepare(o Orders, f Figures) time.Duration {
+	if !o.Prepare && o.Target >= f.Resident+f.Host {
+		return never
+	}
+	if err := s.open(); err != nil {
+		s.trouble = err
+		return s.again(later, latest)
+	}
+	d, err := s.stock.step(s.memory, s.index, o, f, s.planner)
+	if err != nil {
+		s.trouble = err
+	}
+	return d
+}
+
+// move carries out a plan for what is asked for now. Precondition: Begin
+// succeeded.
+func (s *section) move(want uint32, n need) time.Duration {
+	began := s.now()
+	s.waited = 0
+	if s.board.Open() {
+		s.waited = began
+	}
+	o, err := s.carry()
+	s.account()
+	if s.rung {
+		s.rung = false
+		s.ring()
+	}
+	switch {
+	case o.lost:
+		s.trouble = errLost
+	case err != nil:
+		s.trouble = err
+	case o.err != nil:
+		s.trouble = o.err
+	}
+	if s.trace != nil {
+		s.trace(s.index, o)
+	}
+	s.stock.stale = true
+	if o.lost {
+		return never
+	}
+	if n == goOut {
+		s.tell(want)
+	}
+	if o.Out+o.In > 0 {
+		s.tries = 0
+		s.board.Ring()
+		return 0
+	}
+	if err != nil || o.err != nil {
+		return s.again(later, latest)
+	}
+	if s.waited != 0 { // it was wanted at once
+		return s.again(soonest, soon)
+	}
+	return never
+}
+
+// carry makes the plan, carries it out and ends the move, whatever happens.
+func (s *section) carry() (o outcome, err error) {
+	sound := false
+	defer func() {
+		if !sound { // a panic, which goes on: no copy is left behind
+			s.drain()
+		}
+		if e := s.memory.End(s.index); e != nil && err == nil && !o.lost {
+			err = fmt.Errorf("end: %w", e)
+		}
+	}()
+	if s.planner.list, err = s.memory.List(s.index, s.planner.list); err != nil {
+		sound = true
+		return o, fmt.Errorf("list: %w", err)
+	}
+	_, orders := s.board.Orders()
+	goal, err := s.planner.make(orders.Target)
+	if err != nil {
+		sound = true
+		return o, fmt.Errorf("plan: %w", err)
+	}
+	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
+	sound = true
+	return o, nil
+}
+
+// drain waits for the copies that are under way, for as long as is decent.
+func (s *section) drain() {
+	limit := time.After(lastWait)
+	for s.carrier.aloft() {
+		select {
+		case l := <-s.copier.landed:
+			s.carrier.flying[l.way].pop()
+		case <-limit:
+			return
+		}
+	}
+}
+
+// account adds up for how long the process stood still for this move.
+func (s *section) account() {
+	if s.waited == 0 {
+		return
+	}
+	s.stalled += s.now() - s.waited
+	s.board.Stalled(s.stalled)
+}
+
+// --- the carrier's world ------------------------------------------------------
+
+func (s *section) do(step memory.Step) (err error) {
+	switch step.Act {
+	case memory.Reserve:
+		return s.reserve(step)
+	case memory.Unmap, memory.Restore:
+		err = s.memory.Away(s.index, step.IDs)
+	case memory.Map:
+		return s.memory.Load(s.index, step.IDs)
+	case memory.Commit:
+		err = s.memory.Loaded(s.index, step.IDs)
+	}
+	s.board.Ring()
+	return err
+}
+
+// reserve takes a slot for each segment, as far as host memory allows.
+func (s *section) reserve(step memory.Step) error {
+	_, o := s.board.Orders()
+	if err := s.stock.room(s.memory, s.index, step.Bytes, o.Host); err != nil {
+		return err
+	}
+	for _, id := range step.IDs {
+		if _, err := s.memory.Slot(s.index, id); err != nil {
+			return fmt.Errorf("slot of segment %d: %w", id, err)
+		}
+	}
+	return nil
+}
+
+func (s *section) fly(step memory.Step) error {
+	s.pieces = s.pieces[:0]
+	var slot uint64
+	var of memory.ID
+	for p := range s.planner.table.Pieces(step.IDs) {
+		if p.Segment != of {
+			var err error
+			if slot, err = s.memory.Slot(s.index, p.Segment); err != nil {
+				return fmt.Errorf("slot of segment %d: %w", p.Segment, err)
+			}
+			of = p.Segment
+		}
+		c := piece{to: slot + uint64(p.Offset), from: p.Address, bytes: p.Bytes}
+		if step.Act == memory.CopyIn {
+			c.to, c.from = c.from, c.to
+		}
+		s.pieces = append(s.pieces, c)
+	}
+	return s.copier.start(way(step.Act), s.pieces)
+}
+
+func (s *section) await() (landing, bool) {
+	done := s.ctx.Done()
+	if s.ctx.Err() != nil {
+		done = nil // the copies are waited for all the same
+	}
+	select {
+	case l := <-s.copier.landed:
+		return l, true
+	case <-s.bell:
+		s.rung = true // what rang is looked at again after the move
+	case <-done:
+	}
+	return landing{}, false
+}
+
+func (s *section) wanted() bool {
+	if s.ctx.Err() != nil {
+		return true
+	}
+	if !s.memory.Wanted(s.index) {
+		return false
+	}
+	if s.waited == 0 {
+		s.waited = s.now()
+	}
+	return true
+}
+
+func (s *section) target() memory.Bytes {
+	_, o := s.board.Orders()
+	return o.Target
+}

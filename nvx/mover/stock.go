@@ -1,0 +1,117 @@
+package mover
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"syscall"
+	"time"
+
+	"xmsched/memory"
+)
+
+// gentleness is how much longer than the making of a slot the pause after it is
+// while we are to be gentle: making one holds the driver's lock for all processes
+// on the machine (7 ms for 32 MiB, h200.md).
+const gentleness = 9
+
+// stock makes host memory ahead, so that no move has to wait for it.
+type stock struct {
+	host func() memory.HostFigures
+	now  func() time.Duration
+
+	stale bool         // the segments may have changed
+	total memory.Bytes // of them, when they were last looked at
+	want  []sizeClass  // the largest first
+}
+
+// sizeClass are the segments of one size.
+type sizeClass struct {
+	size        memory.Bytes
+	count, made int
+}
+
+// allowed is how much host memory the process may have for slots in all.
+func (k *stock) allowed(all, told memory.Bytes) memory.Bytes {
+	f := k.host()
+	f.Ours, f.Wanted = all, told
+	b, _ := memory.HostBudget(f)
+	return b
+}
+
+// room says whether slots for so many bytes are to be had: ENOMEM if they would
+// be more than the process may have.
+func (k *stock) room(m Memory, section int, b, told memory.Bytes) error {
+	all, idle, err := m.Pool(section)
+	if err != nil || b <= idle {
+		return err
+	}
+	if limit := k.allowed(all, told); all+b-idle > limit {
+		return fmt.Errorf("%s more than the %s of host memory in use, of %s: %w", b-idle, all, limit, syscall.ENOMEM)
+	}
+	return nil
+}
+
+// step makes one slot that will be needed if what is on the device has to leave
+// it, or gives back what is too much, and says when to go on.
+func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (time.Duration, error) {
+	if k.stale || k.total != f.Resident+f.Host {
+		if err := k.count(m, section, p); err != nil {
+			return never, err
+		}
+		k.stale, k.total = false, f.Resident+f.Host
+	}
+	all, idle, err := m.Pool(section)
+	if err != nil {
+		return never, err
+	}
+	limit := k.allowed(all, o.Host)
+	if all > limit && idle > 0 {
+		return never, m.Trim(section, max(0, idle-(all-limit)))
+	}
+	c := k.next()
+	if c == nil || all+c.size > limit {
+		return never, nil
+	}
+	began := k.now()
+	if err := m.Slots(section, c.made+1, c.size); err != nil {
+		k.want = k.want[:0]
+		return never, fmt.Errorf("host memory ahead: %w", err)
+	}
+	c.made++
+	if spent := k.now() - began; o.Gentle && spent >= soonest {
+		return gentleness * spent, nil
+	}
+	return 0, nil
+}
+
+// next is the class of which a slot is to be made.
+func (k *stock) next() *sizeClass {
+	for i := range k.want {
+		if c := &k.want[i]; c.made < c.count {
+			return c
+		}
+	}
+	return nil
+}
+
+// count finds out how many segments of each size may have to leave the device.
+func (k *stock) count(m Memory, section int, p *planner) (err error) {
+	if p.list, err = m.List(section, p.list); err != nil {
+		return err
+	}
+	k.want = k.want[:0]
+	for _, s := range p.list {
+		if s.State != memory.Device || s.Pin != memory.Movable {
+			continue
+		}
+		i := slices.IndexFunc(k.want, func(c sizeClass) bool { return c.size == s.Bytes })
+		if i < 0 {
+			i = len(k.want)
+			k.want = append(k.want, sizeClass{size: s.Bytes})
+		}
+		k.want[i].count++
+	}
+	slices.SortFunc(k.want, func(a, b sizeClass) int { return -cmp.Compare(a.size, b.size) })
+	return nil
+}
