@@ -80,7 +80,7 @@ static void *ask(void *unused)
 void xm_tail_start(void)
 {
 	if (!running)
-		running = xm_small_thread(ask, STACK);
+		running = xm_small_thread(ask, STACK) == 0;
 }
 
 void xm_tail_kick(void)

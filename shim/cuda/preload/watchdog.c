@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "watchdog.h"
 
+#include <errno.h>
 #include <signal.h>
 
 #include "boardmap.h"
@@ -9,7 +10,7 @@
 #include "sys.h"
 #include "tail.h"
 
-#define STACK (64u << 10)
+#define STACK (512u << 10) /* the driver maps memory on it, when the daemon is dead */
 #define CALM_NS 1000000000u  /* open gates: it sleeps until the daemon stores a gate word */
 #define CLOSED_NS 100000000u /* a gate is closed: the daemon's heartbeat is looked at this often */
 
@@ -109,33 +110,35 @@ static void *watch(void *unused)
 	return unused;
 }
 
-bool xm_small_thread(void *(*body)(void *), size_t stack)
+int xm_small_thread(void *(*body)(void *), size_t stack)
 {
 	pthread_attr_t attr;
+	size_t usual;
 	sigset_t all, before;
 	pthread_t t;
-	bool ok;
+	int failed = pthread_attr_init(&attr);
 
-	if (pthread_attr_init(&attr))
-		return false;
+	if (failed)
+		return failed;
+	pthread_attr_getstacksize(&attr, &usual);
 	sigfillset(&all);
 	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attr, stack);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ok = pthread_create(&t, &attr, body, NULL) == 0;
-	if (!ok) { /* a program with much static TLS needs more */
-		pthread_attr_setstacksize(&attr, 16 * stack);
-		ok = pthread_create(&t, &attr, body, NULL) == 0;
+	failed = pthread_create(&t, &attr, body, NULL);
+	if (failed == EINVAL && usual > stack) { /* a program with much static TLS needs more */
+		pthread_attr_setstacksize(&attr, usual);
+		failed = pthread_create(&t, &attr, body, NULL);
 	}
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
-	return ok;
+	return failed;
 }
 
 void xm_watchdog_start(void)
 {
 	if (!running)
-		running = xm_small_thread(watch, STACK);
+		running = xm_small_thread(watch, STACK) == 0;
 }
 
 void xm_watchdog_kick(void)

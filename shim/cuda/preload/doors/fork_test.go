@@ -94,3 +94,12 @@ func TestPythonMultiprocessing(t *testing.T) {
 		}
 	}
 }
+
+// TestAgentBesideMuchStaticTLS: the thread that starts the agent needs a stack in
+// which a program's thread-local storage has room.
+func TestAgentBesideMuchStaticTLS(t *testing.T) {
+	log, _ := agents(t, run{more: host("libtls.so")}, host("linked_run"), "init", "work", "sleep", pause)
+	if len(log) != 1 {
+		t.Errorf("%d agents, want 1", len(log))
+	}
+}
