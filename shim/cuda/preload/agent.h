@@ -1,7 +1,7 @@
 /*
  * The border between the preload library (C) and the agent (Go, libxagent.so).
  *
- * The library lends the agent the five functions of struct xm_host; the agent
+ * The library lends the agent the functions of struct xm_host; the agent
  * brings a board and carries news away. Nothing of the agent is ever called
  * by a thread of the program: xm_agent_start runs on a thread of our own, and
  * the functions of xm_host are called by the agent's threads alone.
@@ -10,6 +10,8 @@
 #define XMSCHED_AGENT_H
 
 #include <stdint.h>
+
+#include "memory.h"
 
 #define XM_HOST_VERSION 1u
 
@@ -47,6 +49,9 @@ struct xm_host {
 
 	/* One warning line on the program's stderr, once a code (1 to 63). */
 	void (*warn_once)(int code, const char *text);
+
+	/* The functions that move this process's memory (memory.h). */
+	const struct xm_memory *memory;
 };
 
 /*

@@ -13,6 +13,7 @@
 #include "gate.h"
 #include "guard.h"
 #include "mark.h"
+#include "memory_ready.h"
 #include "queue.h"
 #include "sys.h"
 #include "tail.h"
@@ -23,6 +24,8 @@
 #define REGISTER_FLAGS 3u           /* CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP */
 #define ALREADY_REGISTERED 712      /* CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED */
 #define NOT_INITIALISED 709         /* CUDA_ERROR_CONTEXT_IS_DESTROYED: a primary context too that nobody has retained yet */
+#define MEMORY_TRIES 20
+#define MEMORY_TRY_NS 100000000u
 #define VIEW_GRACE_NS 10000000000u  /* a context that is gone for so long writes no more */
 
 /* Views of contexts that are gone; the GPU may write until the driver is done
@@ -131,7 +134,7 @@ int xm_board_attach(int board_fd, int event_fd)
  * Gates are opened first of all: a thread of the program may hold the driver's
  * locks, and whatever else, until its work goes on.
  */
-void xm_board_detach(void)
+static void let_go(void)
 {
 	struct xm_board *b;
 	uint32_t generation;
@@ -161,6 +164,28 @@ void xm_board_detach(void)
 	xm_watchdog_kick();
 	xm_tail_kick();
 	xm_channels_kick(); /* it switches on what it had switched off for this board */
+}
+
+/* Memory that cannot be mapped in all that time is not waited for: the device then
+ * tells the program of an error, which is better than to stand still for ever. */
+void xm_board_detach(void)
+{
+	static const _Atomic uint32_t never;
+	bool good = false;
+
+	for (int i = 0; !good && i < MEMORY_TRIES; i++) {
+		good = true;
+		for (uint32_t k = 0; k < XM_BOARD_DEVICES; k++)
+			good &= xm_memory_ready(k) == 0;
+		if (!good && i + 1 < MEMORY_TRIES) {
+			for (uint32_t k = 0; k < XM_BOARD_DEVICES; k++)
+				xm_memory_opened(k);
+			xm_wait_word(&never, 0, MEMORY_TRY_NS);
+		}
+	}
+	let_go();
+	for (uint32_t k = 0; k < XM_BOARD_DEVICES; k++)
+		xm_memory_opened(k);
 }
 
 /* xm_lock held. */

@@ -7,6 +7,7 @@
 #include "channels.h"
 #include "edge.h"
 #include "gate.h"
+#include "memory_ready.h"
 #include "queue.h"
 #include "sys.h"
 #include "thread.h"
@@ -360,6 +361,16 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
 		xm_signal_fd(xm_state.event_fd);
 }
 
+static bool expired(struct xm_dev *dev, bool leaving)
+{
+	bool yes;
+
+	pthread_mutex_lock(&xm_lock);
+	yes = xm_gate_closed(dev) && (leaving || xm_daemon_dead());
+	pthread_mutex_unlock(&xm_lock);
+	return yes;
+}
+
 /*
  * A process that is leaving is held back by nobody: the driver's own teardown
  * waits for what is queued, on a thread that will launch no more, and the daemon
@@ -370,8 +381,13 @@ void xm_dev_expire(struct xm_dev *dev)
 {
 	bool leaving = atomic_load(&xm_state.leaving);
 
-	pthread_mutex_lock(&xm_lock);
-	if (xm_gate_closed(dev) && (leaving || xm_daemon_dead()) && xm_gate_open(dev->section) && !leaving)
-		__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
-	pthread_mutex_unlock(&xm_lock);
+	if (!expired(dev, leaving))
+		return;
+	if (xm_memory_ready(dev->index) == 0) {
+		pthread_mutex_lock(&xm_lock);
+		if (xm_gate_closed(dev) && (leaving || xm_daemon_dead()) && xm_gate_open(dev->section) && !leaving)
+			__atomic_fetch_add(&dev->section->client.opened_by_lease, 1, RELAXED);
+		pthread_mutex_unlock(&xm_lock);
+	}
+	xm_memory_opened(dev->index);
 }

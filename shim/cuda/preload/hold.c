@@ -216,9 +216,6 @@ enum xm_hold_rest xm_hold_again(const uint8_t uuid[16], int *refused)
 		if (++gpu->late >= LATE) {
 			*refused = status ? status : (int)NV_ERR_INVALID_STATE;
 			xm_owned_refused(gpu, *refused);
-			forgive(gpu);
-			wish(gpu, XM_HOLD_NONE);
-			(void)carry_out(gpu);
 			rest = XM_HOLD_REST_NONE;
 		}
 	} else {

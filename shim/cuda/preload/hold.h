@@ -41,7 +41,8 @@ enum xm_hold_rest {
 	XM_HOLD_REST_LATER, /* a channel could not be switched on, or a slice not be put back */
 };
 
-/* Tries again what is left. A newcomer that stays refused ends the suspension: then *refused is the status. */
+/* Tries again what is left. *refused: the status with which a newcomer stays refused; the suspension has to be
+ * ended then, which is the caller's. */
 XM_INTERNAL enum xm_hold_rest xm_hold_again(const uint8_t uuid[16], int *refused);
 
 /* What is in force. */
@@ -70,6 +71,10 @@ XM_INTERNAL bool xm_hold_leave(void);
 
 /* An allocation succeeded, or a duplication (source 0: none). May switch the new channel off. */
 XM_INTERNAL void xm_hold_made(const struct xm_rm_made *m, uint32_t source_client, uint32_t source);
+
+/* Groups and channels that this thread's calls make from here on are never held, sliced or
+ * counted: they are our own, and memory is moved by them while all else is held. */
+XM_INTERNAL void xm_hold_spare(bool on);
 
 /* An allocation was not understood / was made by a handler that interrupted its
  * own thread here (takes no lock). Level 3 is off from then on. */

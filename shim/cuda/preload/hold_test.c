@@ -427,6 +427,7 @@ static void newcomer_refused(void)
 		EQUAL(xm_hold_again(gpu0, &refused), XM_HOLD_REST_SOON);
 	EQUAL(xm_hold_again(gpu0, &refused), XM_HOLD_REST_NONE);
 	EQUAL(refused, NV_ERR_INVALID_STATE);
+	EQUAL(xm_hold_set(gpu0, XM_HOLD_NONE, NULL), 0);
 	are_off(0, 0, 0);
 	EQUAL(xm_hold_why(gpu0), XM_LEVEL_WHY_RM_REFUSED);
 }

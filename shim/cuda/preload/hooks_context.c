@@ -5,6 +5,7 @@
 #include "admission.h"
 #include "hooks.h"
 #include "ioctl.h"
+#include "mem_count.h"
 #include "wait.h"
 
 /* Primary contexts are named by their device; the handle is known from the
@@ -114,7 +115,10 @@ static CUresult released(CUresult result, CUdevice dev)
 
     if (result == CUDA_SUCCESS && xm_real.cuDevicePrimaryCtxGetState &&
         xm_real.cuDevicePrimaryCtxGetState(dev, &flags, &active) == CUDA_SUCCESS && !active) {
+        CUcontext was = primary_of(dev);
+
         forget_primary(dev);
+        xm_count_context_ended(was);
         xm_context_ended();
     }
     return result;
@@ -133,20 +137,26 @@ CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 /* A reset ends the context at once, whoever retains it. */
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
+    CUcontext was = primary_of(dev);
     CUresult result;
 
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
+    if (result == CUDA_SUCCESS)
+        xm_count_context_ended(was);
     xm_context_ended();
     return result;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
+    CUcontext was = primary_of(dev);
     CUresult result;
 
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
+    if (result == CUDA_SUCCESS)
+        xm_count_context_ended(was);
     xm_context_ended();
     return result;
 }

@@ -27,12 +27,21 @@ static bool sliced(void)
 	return false;
 }
 
+static _Thread_local bool spared;
+
+void xm_hold_spare(bool on)
+{
+	spared = on;
+}
+
 void xm_hold_made(const struct xm_rm_made *m, uint32_t source_client, uint32_t source)
 {
 	struct xm_rm_object *o;
-	enum xm_rm_kind kind;
+	enum xm_rm_kind kind = xm_rm_kind_of(m->class);
 	bool slices;
 
+	if (spared && (kind == XM_RM_GROUP || kind == XM_RM_CHANNEL))
+		return;
 	xm_owned_lock();
 	o = source ? xm_rm_duplicate(&xm_owned, m, source_client, source) : xm_rm_add(&xm_owned, m);
 	kind = o ? o->kind : 0;

@@ -122,6 +122,16 @@ EARLY void *xm_next(const char *name)
     return found;
 }
 
+void *xm_driver_symbol(const char *name)
+{
+    dlsym_fn *find = real_dlsym();
+    void *lib = find ? dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) : NULL;
+    void *found = lib ? find(lib, name) : NULL;
+
+    (void)dlerror();
+    return found;
+}
+
 bool xm_resolve(void)
 {
     dlsym_fn *find;

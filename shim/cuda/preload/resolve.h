@@ -18,6 +18,7 @@
 #define XM_REAL_LIST(X)                                \
     X(cuCtxGetCurrent)                             \
     X(cuCtxGetDevice)                              \
+    X(cuCtxSynchronize)                            \
     X(cuCtxPushCurrent_v2)                         \
     X(cuCtxPopCurrent_v2)                          \
     X(cuDevicePrimaryCtxGetState)                  \
@@ -31,9 +32,20 @@
     X(cuEventQuery)                                \
     X(cuEventRecord)                               \
     X(cuEventRecord_ptsz)                          \
+    X(cuDeviceTotalMem_v2)                         \
+    X(cuMemAddressFree)                            \
+    X(cuMemAddressReserve)                         \
+    X(cuMemAlloc_v2)                               \
+    X(cuMemCreate)                                 \
+    X(cuMemFree_v2)                                \
+    X(cuMemGetAllocationGranularity)               \
     X(cuMemHostGetDevicePointer_v2)                \
     X(cuMemHostRegister_v2)                        \
     X(cuMemHostUnregister)                         \
+    X(cuMemMap)                                    \
+    X(cuMemRelease)                                \
+    X(cuMemSetAccess)                              \
+    X(cuMemUnmap)                                  \
     X(cuStreamGetCtx)                              \
     X(cuStreamGetCtx_ptsz)                         \
     X(cuStreamIsCapturing)                         \
@@ -61,6 +73,9 @@ extern XM_INTERNAL struct xm_real xm_real;
 /* The simulated driver's own answer to requests of the resource manager, which it
  * exports; NULL: a real driver, which the kernel answers for. */
 extern XM_INTERNAL int (*xm_sim_ioctl)(int fd, unsigned long request, void *arg);
+
+/* The driver's own function of that exported name, never a hook; NULL: there is none. */
+XM_INTERNAL void *xm_driver_symbol(const char *name);
 
 /* The function of that name that comes after ours, as for dlsym(RTLD_NEXT, …) from here. */
 XM_INTERNAL void *xm_next(const char *name);

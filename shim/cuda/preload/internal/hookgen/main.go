@@ -143,7 +143,7 @@ func exports(hooks []hook) []byte {
 
 func bodies(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
+	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
 	for _, h := range hooks {
 		if !h.hand {
 			b.WriteString(h.body())
@@ -176,7 +176,11 @@ func (h hook) body() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nCUresult %s(%s)\n{\n", h.Symbol, h.parameters())
 	call := fmt.Sprintf("XM_DRIVER(%s)(%s)", h.Symbol, h.arguments())
-	after := h.success != "" || h.always != ""
+	touch := h.touch()
+	after := h.success != "" || h.always != "" || touch != ""
+	if touch != "" {
+		b.WriteString("    int touched;\n")
+	}
 	if after {
 		b.WriteString("    CUresult result;\n\n")
 	}
@@ -187,11 +191,17 @@ func (h hook) body() string {
 		fmt.Fprintf(&b, "    %s\n", h.fill("xm_admit($S, $F);"))
 		call = "xm_done(" + call + ")"
 	}
+	if touch != "" {
+		fmt.Fprintf(&b, "    touched = %s;\n", touch)
+	}
 	if !after {
 		fmt.Fprintf(&b, "    return %s;\n}\n", call)
 		return b.String()
 	}
 	fmt.Fprintf(&b, "    result = %s;\n", call)
+	if touch != "" {
+		b.WriteString("    xm_untouch(touched);\n")
+	}
 	if h.success != "" {
 		fmt.Fprintf(&b, "    if (result == CUDA_SUCCESS)\n        %s\n", h.fill(h.success))
 	}
@@ -200,6 +210,38 @@ func (h hook) body() string {
 	}
 	b.WriteString("    return result;\n}\n")
 	return b.String()
+}
+
+// touch is the expression by which the hook says what memory it enters the driver
+// with; empty: none whose address the driver looks at.
+func (h hook) touch() string {
+	if h.names {
+		return "xm_touch(XM_TOUCH_ALL, 0)"
+	}
+	if !h.command {
+		return ""
+	}
+	var addresses []string
+	for _, p := range h.Params {
+		kind := strings.TrimSuffix(strings.TrimPrefix(p.Type, "const "), " *")
+		switch {
+		case p.Type == "CUdeviceptr" || p.Type == "CUdeviceptr_v1":
+			addresses = append(addresses, p.Name)
+		case kind == "CUDA_MEMCPY2D" || kind == "CUDA_MEMCPY3D" || kind == "CUDA_MEMCPY3D_PEER":
+			return fmt.Sprintf("XM_TOUCH_COPY(%s)", p.Name)
+		case kind == "CUdeviceptr" || strings.HasPrefix(kind, "CUDA_MEMCPY") || kind == "CUstreamBatchMemOpParams":
+			return "xm_touch(XM_TOUCH_ALL, 0)"
+		}
+	}
+	switch len(addresses) {
+	case 0:
+		return ""
+	case 1:
+		return fmt.Sprintf("xm_touch(%s, 0)", addresses[0])
+	case 2:
+		return fmt.Sprintf("xm_touch(%s, %s)", addresses[0], addresses[1])
+	}
+	return "xm_touch(XM_TOUCH_ALL, 0)"
 }
 
 func (h hook) arguments() string {

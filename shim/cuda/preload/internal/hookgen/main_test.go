@@ -78,11 +78,24 @@ func TestBodies(t *testing.T) {
 		params []param
 		want   string
 	}{
-		{"cuMemFreeAsync_ptsz", stream, `
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream hStream)
+		{"cuLaunchHostFunc_ptsz", stream[1:], `
+CUresult cuLaunchHostFunc_ptsz(CUstream hStream)
 {
     xm_admit(hStream, XM_PTDS);
-    return xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, hStream));
+    return xm_done(XM_DRIVER(cuLaunchHostFunc_ptsz)(hStream));
+}
+`},
+		{"cuMemsetD8Async_ptsz", stream, `
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr dptr, CUstream hStream)
+{
+    int touched;
+    CUresult result;
+
+    xm_admit(hStream, XM_PTDS);
+    touched = xm_touch(dptr, 0);
+    result = xm_done(XM_DRIVER(cuMemsetD8Async_ptsz)(dptr, hStream));
+    xm_untouch(touched);
+    return result;
 }
 `},
 		{"cuMemcpyDtoH_v2", []param{{"void *", "dst"}}, `

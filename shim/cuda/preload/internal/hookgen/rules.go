@@ -12,6 +12,7 @@ type rule struct {
 	success string // after the driver returned CUDA_SUCCESS
 	always  string // after the driver returned, whatever it said
 	hand    bool   // written by hand in hooks_*.c; only declared and listed
+	names   bool   // no command, but the driver looks at addresses of memory (mem_touch.h)
 }
 
 // Commands. What a call that blocks has learnt is said as carefully as it is
@@ -27,6 +28,7 @@ var (
 	asksQueues  = rule{before: "xm_wait_begins();", success: "xm_synced_event();"}
 	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F);"}
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
+	namesMemory = rule{names: true}
 )
 
 // byName holds the rules of names without their version and stream variant.
@@ -63,9 +65,56 @@ var byName = map[string]rule{
 	"cuMemsetD2D32":       enqueue,
 
 	// What waits until the device has done what uses the memory (h200.md).
-	"cuMemFree":           asksQueues,
 	"cuMemFreeHost":       asksQueues,
 	"cuMemHostUnregister": asksQueues,
+
+	// Memory of our own making, and what is counted (hooks_memory.c, hooks_count.c).
+	"cuMemFree":                     byHand,
+	"cuMemAlloc":                    byHand,
+	"cuMemAllocPitch":               byHand,
+	"cuMemAllocManaged":             byHand,
+	"cuMemGetAddressRange":          byHand,
+	"cuMemGetInfo":                  byHand,
+	"cuDeviceTotalMem":              byHand,
+	"cuPointerGetAttribute":         byHand,
+	"cuPointerGetAttributes":        byHand,
+	"cuPointerSetAttribute":         byHand,
+	"cuMemRangeGetAttribute":        byHand,
+	"cuMemRangeGetAttributes":       byHand,
+	"cuMemRetainAllocationHandle":   byHand,
+	"cuMemGetHandleForAddressRange": byHand,
+	"cuIpcGetMemHandle":             byHand,
+	"cuCtxEnablePeerAccess":         byHand,
+	"cuMemCreate":                   byHand,
+	"cuMemRelease":                  byHand,
+	"cuMemMap":                      byHand,
+	"cuMemUnmap":                    byHand,
+	"cuMemAllocAsync":               byHand,
+	"cuMemAllocFromPoolAsync":       byHand,
+	"cuMemFreeAsync":                byHand,
+	"cuArrayCreate":                 byHand,
+	"cuArray3DCreate":               byHand,
+	"cuArrayDestroy":                byHand,
+	"cuMipmappedArrayCreate":        byHand,
+	"cuMipmappedArrayDestroy":       byHand,
+
+	// Calls that look at addresses and put no work on a stream.
+	"cuGraphAddMemcpyNode":           namesMemory,
+	"cuGraphAddMemsetNode":           namesMemory,
+	"cuGraphAddNode":                 namesMemory,
+	"cuGraphMemcpyNodeSetParams":     namesMemory,
+	"cuGraphMemsetNodeSetParams":     namesMemory,
+	"cuGraphNodeSetParams":           namesMemory,
+	"cuGraphExecMemcpyNodeSetParams": namesMemory,
+	"cuGraphExecMemsetNodeSetParams": namesMemory,
+	"cuGraphExecNodeSetParams":       namesMemory,
+	"cuGraphExecUpdate":              namesMemory,
+	"cuGraphInstantiate":             namesMemory,
+	"cuGraphInstantiateWithFlags":    namesMemory,
+	"cuGraphInstantiateWithParams":   namesMemory,
+	"cuTexObjectCreate":              namesMemory,
+	"cuTexRefSetAddress":             namesMemory,
+	"cuTexRefSetAddress2D":           namesMemory,
 
 	"cuStreamSynchronize": tellsStream,
 	"cuStreamQuery":       {before: "xm_poll_begins();", success: "xm_query_ok($S, $F);"},
@@ -84,8 +133,8 @@ var byName = map[string]rule{
 	// Contexts.
 	"cuCtxSynchronize":          byHand,
 	"cuCtxCreate":               byHand,
-	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", always: "xm_context_ended();"},
-	"cuCtxDetach":               {before: "xm_context_gone(ctx);", always: "xm_context_ended();"},
+	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", success: "xm_count_context_ended(ctx);", always: "xm_context_ended();"},
+	"cuCtxDetach":               {before: "xm_context_gone(ctx);", success: "xm_count_context_ended(ctx);", always: "xm_context_ended();"},
 	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
 	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
 	"cuCtxPopCurrent":           {always: "xm_context_changed();"},

@@ -1,0 +1,218 @@
+/* Memory of the device that is not made of segments: passed through, within the limit, and counted. */
+#include <stddef.h>
+
+#include "admission.h"
+#include "hooks.h"
+#include "mem_count.h"
+#include "memory_here.h"
+#include "uncovered.h"
+
+CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
+{
+    CUcontext context;
+    struct xm_mem *m = xm_memory_here(&context);
+    CUresult r = XM_COUNTED(m, bytes, XM_DRIVER(cuMemAllocManaged)(dptr, bytes, flags));
+
+    if (r == CUDA_SUCCESS && m)
+        xm_count_made(m, context, *dptr, bytes);
+    return r;
+}
+
+/* ---- pools: commands of a stream, so nothing is asked twice ---- */
+
+#define FROM_POOL(stream, flags, call)                                             \
+    CUcontext context;                                                             \
+    struct xm_mem *m = xm_memory_here(&context);                                   \
+    CUresult r = xm_count_before(m, bytesize);                                     \
+                                                                                   \
+    if (r != CUDA_SUCCESS)                                                         \
+        return r;                                                                  \
+    xm_admit(stream, flags);                                                       \
+    r = xm_done(call);                                                             \
+    if (r == CUDA_SUCCESS && m)                                                    \
+        xm_count_made(m, context, *dptr, bytesize);                                \
+    return r
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
+{
+    FROM_POOL(stream, 0, XM_DRIVER(cuMemAllocAsync)(dptr, bytesize, stream));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
+{
+    FROM_POOL(stream, XM_PTDS, XM_DRIVER(cuMemAllocAsync_ptsz)(dptr, bytesize, stream));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
+{
+    FROM_POOL(stream, 0, XM_DRIVER(cuMemAllocFromPoolAsync)(dptr, bytesize, pool, stream));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
+{
+    FROM_POOL(stream, XM_PTDS, XM_DRIVER(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, stream));
+}
+
+static CUresult given_back(CUresult result, CUdeviceptr dptr)
+{
+    if (result == CUDA_SUCCESS)
+        xm_count_gone(dptr);
+    return result;
+}
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    xm_admit(stream, 0);
+    return given_back(xm_done(XM_DRIVER(cuMemFreeAsync)(dptr, stream)), dptr);
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    xm_admit(stream, XM_PTDS);
+    return given_back(xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream)), dptr);
+}
+
+/* ---- what the program maps itself ---- */
+
+/* Memory of the host is none of the device's, wherever it is mapped. */
+static struct xm_mem *memory_for(const CUmemAllocationProp *prop)
+{
+    CUcontext context;
+
+    if (!prop || prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE)
+        return NULL;
+    (void)xm_memory_here(&context); /* it may be the first to allocate */
+    return xm_memory_on(prop->location.id);
+}
+
+CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    struct xm_mem *m = memory_for(prop);
+    CUresult r = XM_COUNTED(m, size, XM_DRIVER(cuMemCreate)(handle, size, prop, flags));
+
+    if (r == CUDA_SUCCESS)
+        xm_count_handle(m, *handle, size);
+    return r;
+}
+
+CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
+{
+    CUresult r = XM_DRIVER(cuMemRelease)(handle);
+
+    if (r == CUDA_SUCCESS)
+        xm_count_released(handle);
+    return r;
+}
+
+CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    CUresult r = XM_DRIVER(cuMemMap)(ptr, size, offset, handle, flags);
+
+    if (r == CUDA_SUCCESS)
+        xm_count_mapped(ptr, size, handle);
+    return r;
+}
+
+CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
+{
+    CUresult r = XM_DRIVER(cuMemUnmap)(ptr, size);
+
+    if (r == CUDA_SUCCESS)
+        xm_count_unmapped(ptr, size);
+    return r;
+}
+
+/* ---- arrays ---- */
+
+/* The beginnings of the descriptors, and the formats (cuda.h, CUDA 13.0). */
+struct flat {
+    size_t width, height;
+    unsigned format, channels;
+};
+
+struct deep {
+    size_t width, height, depth;
+    unsigned format, channels;
+};
+
+static size_t element(unsigned format)
+{
+    switch (format) {
+    case 1: /* 8 bits */
+    case 8:
+        return 1;
+    case 2: /* 16 bits */
+    case 9:
+    case 16:
+        return 2;
+    default:
+        return 4;
+    }
+}
+
+static size_t volume(const struct deep *d)
+{
+    return d->width * (d->height ? d->height : 1) * (d->depth ? d->depth : 1) * element(d->format) * (d->channels ? d->channels : 1);
+}
+
+static size_t flat_bytes(const void *descriptor)
+{
+    const struct flat *f = descriptor;
+    struct deep d;
+
+    if (!f)
+        return 0;
+    d = (struct deep){f->width, f->height, 1, f->format, f->channels};
+    return volume(&d);
+}
+
+static size_t deep_bytes(const void *descriptor)
+{
+    return descriptor ? volume(descriptor) : 0;
+}
+
+#define ARRAY(bytes_, call)                                                        \
+    CUcontext context;                                                             \
+    struct xm_mem *m = xm_memory_here(&context);                                   \
+    size_t bytes = m ? (bytes_) : 0;                                               \
+    CUresult r = XM_COUNTED(m, bytes, call);                                       \
+                                                                                   \
+    if (r == CUDA_SUCCESS && m)                                                    \
+        xm_count_made(m, context, (uintptr_t)*array, bytes);                       \
+    return r
+
+CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *d)
+{
+    return XM_DRIVER(cuArrayCreate)(array, d);
+}
+
+CUresult cuArrayCreate_v2(CUarray *array, const CUDA_ARRAY_DESCRIPTOR *d)
+{
+    ARRAY(flat_bytes(d), XM_DRIVER(cuArrayCreate_v2)(array, d));
+}
+
+CUresult cuArray3DCreate(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR_v1 *d)
+{
+    return XM_DRIVER(cuArray3DCreate)(array, d);
+}
+
+CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
+{
+    ARRAY(deep_bytes(d), XM_DRIVER(cuArray3DCreate_v2)(array, d));
+}
+
+/* Each level has a quarter, or an eighth, of the one before: a third more in all. */
+CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
+{
+    ARRAY(deep_bytes(d) / 3 * 4, XM_DRIVER(cuMipmappedArrayCreate)(array, d, levels));
+}
+
+CUresult cuArrayDestroy(CUarray array)
+{
+    return given_back(XM_DRIVER(cuArrayDestroy)(array), (uintptr_t)array);
+}
+
+CUresult cuMipmappedArrayDestroy(CUmipmappedArray array)
+{
+    return given_back(XM_DRIVER(cuMipmappedArrayDestroy)(array), (uintptr_t)array);
+}

@@ -1,0 +1,315 @@
+/* Memory that the program allocates by address, and what it asks about it. */
+#include <stddef.h>
+
+#include "admission.h"
+#include "hooks.h"
+#include "mem.h"
+#include "mem_count.h"
+#include "mem_touch.h"
+#include "mem_truth.h"
+#include "memory_here.h"
+#include "state.h"
+#include "thread.h"
+#include "uncovered.h"
+#include "wait.h"
+
+/* Every H200 and its predecessors have rows begin at multiples of it. */
+#define PITCH 512u
+/* More than there is: the driver refuses, after it has looked whether a capture forbids it. */
+#define TOO_MUCH ((size_t)1 << 62)
+
+/* A capture of this or, in its mode, of another thread may forbid allocating: the
+ * driver knows, and marks the capture as spoilt. */
+static CUresult forbidden(void)
+{
+    CUdeviceptr none = 0;
+    CUresult r;
+
+    if (!atomic_load(&xm_state.captures))
+        return CUDA_SUCCESS;
+    r = xm_real.cuMemAlloc_v2(&none, TOO_MUCH);
+    return r == CUDA_ERROR_OUT_OF_MEMORY || r == CUDA_ERROR_INVALID_VALUE ? CUDA_SUCCESS : r;
+}
+
+static CUresult allocate(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, size_t bytes)
+{
+    struct xm_thread *me;
+    CUresult r;
+
+    *dptr = 0;
+    if (!bytes)
+        return CUDA_ERROR_INVALID_VALUE;
+    r = forbidden();
+    if (r)
+        return r;
+    me = xm_enter();
+    if (!me)
+        return XM_DRIVER(cuMemAlloc_v2)(dptr, bytes);
+    r = xm_mem_allocate(m, context, bytes, dptr);
+    xm_leave(me);
+    return r;
+}
+
+CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
+{
+    return XM_DRIVER(cuMemAlloc)(dptr, bytesize);
+}
+
+CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
+{
+    CUcontext context;
+    struct xm_mem *m = xm_memory_here(&context);
+
+    if (!m || !dptr)
+        return XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize);
+    if (xm_memory_plain(m))
+        return xm_count_plain(m, context, dptr, bytesize);
+    return allocate(m, context, dptr, bytesize);
+}
+
+CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)
+{
+    return XM_DRIVER(cuMemAllocPitch)(dptr, pitch, width, height, element);
+}
+
+CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size_t height, unsigned int element)
+{
+    CUcontext context;
+    struct xm_mem *m = xm_memory_here(&context);
+    size_t row, bytes;
+    CUresult r;
+
+    /* What is wrong the driver says better. */
+    if (!m || !dptr || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) || xm_memory_plain(m) ||
+        __builtin_add_overflow(width, (size_t)PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &bytes))
+        return XM_DRIVER(cuMemAllocPitch_v2)(dptr, pitch, width, height, element);
+    r = allocate(m, context, dptr, bytes);
+    *pitch = r ? 0 : row / PITCH * PITCH;
+    return r;
+}
+
+CUresult cuMemFree(CUdeviceptr_v1 dptr)
+{
+    CUresult result;
+
+    xm_wait_begins();
+    result = XM_DRIVER(cuMemFree)(dptr);
+    if (result == CUDA_SUCCESS)
+        xm_synced_event();
+    return result;
+}
+
+/* False: it is for the driver. */
+static bool free_ours(CUdeviceptr dptr, CUresult *result)
+{
+    struct xm_thread *me;
+    struct xm_mem *m;
+    CUcontext context;
+    bool ours;
+
+    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !dptr || !(me = xm_enter()))
+        return false;
+    ours = xm_mem_owner(dptr, &m, &context);
+    xm_leave(me);
+    if (!ours)
+        return false;
+    *result = xm_mem_wait(context);
+    if (*result || !(me = xm_enter()))
+        return true;
+    *result = xm_mem_free(m, dptr);
+    xm_leave(me);
+    return true;
+}
+
+CUresult cuMemFree_v2(CUdeviceptr dptr)
+{
+    CUresult result;
+
+    xm_wait_begins();
+    if (!free_ours(dptr, &result)) {
+        result = XM_DRIVER(cuMemFree_v2)(dptr);
+        if (result == CUDA_SUCCESS)
+            xm_count_gone(dptr);
+    }
+    if (result == CUDA_SUCCESS)
+        xm_synced_event();
+    return result;
+}
+
+/* ---- questions ---- */
+
+static bool ours(CUdeviceptr address, struct xm_truth_range *range)
+{
+    struct xm_thread *me;
+    bool yes;
+
+    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
+        return false;
+    yes = xm_truth_range(address, range);
+    xm_leave(me);
+    return yes;
+}
+
+CUresult cuMemGetAddressRange(CUdeviceptr_v1 *base, unsigned int *size, CUdeviceptr_v1 dptr)
+{
+    return XM_DRIVER(cuMemGetAddressRange)(base, size, dptr);
+}
+
+CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr dptr)
+{
+    struct xm_truth_range r;
+
+    if (!ours(dptr, &r))
+        return XM_DRIVER(cuMemGetAddressRange_v2)(base, size, dptr);
+    if (base)
+        *base = r.at;
+    if (size)
+        *size = r.bytes;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetInfo(unsigned int *free, unsigned int *total)
+{
+    return XM_DRIVER(cuMemGetInfo)(free, total);
+}
+
+/* The answer decides how much a program allocates, so whether memory is managed is settled before it. */
+CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
+{
+    CUcontext context;
+    struct xm_mem *m = xm_memory_here(&context);
+    size_t f, t;
+    CUresult result = XM_DRIVER(cuMemGetInfo_v2)(free, total); /* an error of the context comes out here as well */
+    struct xm_thread *me;
+
+    if (result != CUDA_SUCCESS || !m || !(me = xm_enter()))
+        return result;
+    xm_truth_info(m, &f, &t);
+    xm_leave(me);
+    if (free)
+        *free = f;
+    if (total)
+        *total = t;
+    return result;
+}
+
+CUresult cuDeviceTotalMem(unsigned int *bytes, CUdevice dev)
+{
+    return XM_DRIVER(cuDeviceTotalMem)(bytes, dev);
+}
+
+CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev)
+{
+    CUresult result = XM_DRIVER(cuDeviceTotalMem_v2)(bytes, dev);
+    struct xm_mem *m = result == CUDA_SUCCESS ? xm_memory_on(dev) : NULL;
+    size_t limit = result == CUDA_SUCCESS && !m ? xm_truth_early_limit() : 0, unused;
+
+    if (m)
+        xm_truth_info(m, &unused, bytes);
+    else if (limit && limit < *bytes)
+        *bytes = limit;
+    return result;
+}
+
+CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct xm_truth_range r;
+    bool absent;
+    int touched;
+    CUresult result;
+
+    if (data && ours(ptr, &r) && xm_truth_attribute(&r, ptr, attribute, data, &absent))
+        return absent ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    touched = xm_touch(ptr, 0);
+    result = XM_DRIVER(cuPointerGetAttribute)(data, attribute, ptr);
+    xm_untouch(touched);
+    return result;
+}
+
+/* What such memory does not have is zero here, and no error. */
+CUresult cuPointerGetAttributes(unsigned int n, CUpointer_attribute *attributes, void **data, CUdeviceptr ptr)
+{
+    struct xm_truth_range r;
+    bool absent, known = attributes && data && n && ours(ptr, &r);
+    int touched;
+    CUresult result;
+
+    for (unsigned i = 0; known && i < n; i++)
+        known = data[i] && xm_truth_attribute(&r, ptr, attributes[i], data[i], &absent);
+    if (known)
+        return CUDA_SUCCESS;
+    touched = xm_touch(ptr, 0);
+    result = XM_DRIVER(cuPointerGetAttributes)(n, attributes, data, ptr);
+    xm_untouch(touched);
+    return result;
+}
+
+/* The one that can be set makes copies wait for their end, for those who reach the memory past the driver:
+ * that cannot be had of memory that moves. */
+CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute attribute, CUdeviceptr ptr)
+{
+    struct xm_truth_range r;
+
+    if (!ours(ptr, &r))
+        return XM_DRIVER(cuPointerSetAttribute)(value, attribute, ptr);
+    xm_uncovered("cuPointerSetAttribute");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Those of managed (unified) memory, which ours is not. */
+CUresult cuMemRangeGetAttribute(void *data, size_t size, CUmem_range_attribute attribute, CUdeviceptr ptr, size_t count)
+{
+    struct xm_truth_range r;
+
+    return ours(ptr, &r) ? CUDA_ERROR_INVALID_VALUE : XM_DRIVER(cuMemRangeGetAttribute)(data, size, attribute, ptr, count);
+}
+
+CUresult cuMemRangeGetAttributes(void **data, size_t *sizes, CUmem_range_attribute *attributes, size_t n, CUdeviceptr ptr, size_t count)
+{
+    struct xm_truth_range r;
+
+    return ours(ptr, &r) ? CUDA_ERROR_INVALID_VALUE : XM_DRIVER(cuMemRangeGetAttributes)(data, sizes, attributes, n, ptr, count);
+}
+
+/* ---- what memory that moves cannot be ---- */
+
+/* As of what cuMemAlloc gave: it has no handle of the program's. */
+CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *handle, void *addr)
+{
+    struct xm_truth_range r;
+
+    if (ours((CUdeviceptr)(uintptr_t)addr, &r))
+        return CUDA_ERROR_INVALID_VALUE;
+    return xm_count_retained(XM_DRIVER(cuMemRetainAllocationHandle)(handle, addr), handle);
+}
+
+CUresult cuMemGetHandleForAddressRange(void *handle, CUdeviceptr dptr, size_t size, CUmemRangeHandleType type, unsigned long long flags)
+{
+    struct xm_truth_range r;
+
+    if (!ours(dptr, &r))
+        return XM_DRIVER(cuMemGetHandleForAddressRange)(handle, dptr, size, type, flags);
+    xm_uncovered("cuMemGetHandleForAddressRange");
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Another process would go on looking at what this memory was mapped to. */
+CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
+{
+    struct xm_truth_range r;
+
+    if (!ours(dptr, &r))
+        return XM_DRIVER(cuIpcGetMemHandle)(handle, dptr);
+    xm_uncovered("cuIpcGetMemHandle");
+    xm_count_say_ipc();
+    return CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuCtxEnablePeerAccess(CUcontext peer, unsigned int flags)
+{
+    CUresult result = XM_DRIVER(cuCtxEnablePeerAccess)(peer, flags);
+
+    if (result == CUDA_SUCCESS)
+        xm_count_peer(peer);
+    return result;
+}

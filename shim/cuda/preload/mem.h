@@ -1,0 +1,264 @@
+/*
+ * What the library knows of the program's memory: ranges, the segments that they
+ * are made of, the blocks that the program has. Internal to mem*.c.
+ *
+ * Locks, in this order:
+ *   move lock      one a device (mem_lock.c): whoever changes the state of segments that
+ *                  exist, or takes a range out. May be held over driver calls and copies; who
+ *                  waits for it may have to wait for the engine to finish a batch.
+ *   xm_mem_lock    the table of all devices; short, no driver call under it.
+ *   xm_lock        admission's; for the board's lines.
+ *
+ * Records are type-stable, as admission's (state.h).
+ */
+#ifndef XMSCHED_MEM_H
+#define XMSCHED_MEM_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#include "gen/board.h"
+#include "memory.h"
+#include "resolve.h"
+
+#define XM_GRANULE ((uint64_t)2 << 20) /* of segments; what the driver maps at least, on the device and the host (h200.md) */
+#define XM_PIECE ((uint64_t)32 << 20)  /* segments are no larger: their calls hide behind the copy of them (h200.md) */
+#define XM_SMALL ((uint64_t)1 << 20)   /* up to that an allocation lies in an arena */
+#define XM_UNIT 512u                   /* small allocations are multiples of it, as the driver's */
+#define XM_CACHE ((uint64_t)128 << 20) /* freed ranges of one segment kept for the next allocation of that size */
+#define XM_SLOTS_IDLE ((uint64_t)1 << 30) /* free slots beyond that go when a range goes */
+
+/* Host memory for a segment, at its pool address. */
+struct xm_host_slot {
+	struct xm_host_slot *next; /* of the free */
+	CUdeviceptr at;
+	uint64_t bytes;
+	CUmemGenericAllocationHandle handle;
+};
+
+/* Invariants, but while its range is made: mapped to `device` in DEVICE and LOADING, to
+ * the slot in HOST, to nothing in AWAY. `device` is a handle exactly in DEVICE and LOADING;
+ * `slot` is set in HOST, AWAY and LOADING, and in DEVICE when a copy out was begun. */
+struct xm_seg {
+	struct xm_seg *next; /* of its range, by address; or of the free */
+	struct xm_range *range;
+	uint64_t id;
+	CUdeviceptr at;
+	uint64_t bytes;
+	uint32_t state; /* XM_SEGMENT_DEVICE ... */
+	bool mapped;
+	CUmemGenericAllocationHandle device;
+	struct xm_host_slot *slot;
+};
+
+/* What the program got from one allocation, or a free piece of an arena. */
+struct xm_block {
+	CUdeviceptr at;
+	uint64_t asked; /* bytes; 0: free */
+	uint64_t room;
+	struct xm_range *range;
+	uint64_t id; /* the buffer's, as the program is told */
+	struct xm_block *left, *right; /* tree by address, of those that are in use */
+	uint32_t rank;
+	struct xm_block *before, *behind;  /* neighbours in the arena */
+	struct xm_block *free_prev, *free_next;
+};
+
+#define XM_BINS 72u
+
+/* Small allocations of one context. */
+struct xm_arena {
+	struct xm_arena *next;
+	CUcontext context;
+	uint64_t bytes; /* of its ranges */
+	struct xm_block *bins[XM_BINS]; /* free pieces by size (mem_arena.c) */
+};
+
+/* An address range of its own. */
+struct xm_range {
+	struct xm_range *prev, *next; /* of the device, by number */
+	struct xm_mem *mem;
+	CUcontext context; /* NULL: in the cache */
+	CUdeviceptr at;
+	uint64_t bytes;
+	uint64_t number;
+	uint64_t used_at;      /* ns of the last command known to name it */
+	struct xm_seg *segs;
+	struct xm_arena *arena; /* NULL: one allocation */
+	struct xm_block *blocks; /* the first: by address */
+};
+
+enum xm_mover { XM_MOVER_NONE, XM_MOVER_ENGINE, XM_MOVER_US };
+
+/* Memory of one device; index as the board's section. */
+struct xm_mem {
+	_Atomic uint32_t verdict; /* XM_MEM_* */
+	CUdevice device;
+	int numa; /* node of its host memory */
+	uint64_t card; /* bytes that it really has */
+	/* Protected by xm_mem_lock. */
+	struct xm_range *first, *last;
+	struct xm_range *cache; /* by `next`; no part of the list */
+	struct xm_arena *arenas;
+	struct xm_host_slot *slots; /* free */
+	uint64_t resident, host; /* of segments, by state; the cache is resident */
+	uint64_t cached, slots_free;
+	uint64_t asked;   /* by allocations that exist: what the program wants of it */
+	uint64_t pinned;  /* passed through (mem_count.c) */
+	uint64_t in, out; /* moved so far */
+	uint64_t want_room; /* that an allocation waits for */
+	uint64_t peers;   /* devices that may reach it: then nothing is movable */
+	enum xm_mover mover;
+	uint32_t calls;       /* of the engine, inside this library */
+	uint64_t wanted_since; /* ns; 0: nobody waits for the move lock */
+	uint32_t waiters;
+	uint32_t opening; /* who is about to let the process run */
+	bool stopped;     /* by a hold of everything */
+	uint32_t gone;    /* segments AWAY or LOADING */
+	_Atomic uint32_t turn; /* adds 1 when the move lock or the door is let go; futex word */
+	_Atomic bool door;     /* closed: commands that name memory wait */
+};
+
+enum { XM_MEM_UNKNOWN = 0, XM_MEM_OFF, XM_MEM_ON };
+
+extern XM_INTERNAL struct xm_mem xm_mems[XM_BOARD_DEVICES];
+extern XM_INTERNAL pthread_mutex_t xm_mem_lock;
+extern XM_INTERNAL _Atomic bool xm_mem_any; /* the memory of some device is managed */
+
+static inline uint64_t xm_round_up(uint64_t n, uint64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+/* The section's memory when it is managed, else NULL. */
+XM_INTERNAL struct xm_mem *xm_mem_of(uint32_t section);
+static inline uint32_t xm_mem_index(const struct xm_mem *m)
+{
+	return (uint32_t)(m - xm_mems);
+}
+
+/* --- mem_table.c: records. xm_mem_lock held ------------------------------- */
+
+XM_INTERNAL struct xm_seg *xm_seg_new(struct xm_range *r); /* with an id; NULL: no memory for it, as all of these */
+XM_INTERNAL void xm_seg_free(struct xm_seg *s);
+XM_INTERNAL struct xm_seg *xm_seg_find(const struct xm_mem *m, uint64_t id);
+XM_INTERNAL struct xm_range *xm_range_new(struct xm_mem *m);
+XM_INTERNAL void xm_range_free(struct xm_range *r); /* with its segments' and blocks' records */
+XM_INTERNAL void xm_range_list(struct xm_range *r);
+XM_INTERNAL void xm_range_unlist(struct xm_range *r);
+XM_INTERNAL struct xm_block *xm_block_new(struct xm_range *r, CUdeviceptr at, uint64_t room);
+XM_INTERNAL void xm_block_free(struct xm_block *b);
+XM_INTERNAL void xm_block_enter(struct xm_block *b); /* into the tree */
+XM_INTERNAL void xm_block_take(struct xm_block *b);
+XM_INTERNAL struct xm_block *xm_block_at(CUdeviceptr address); /* that holds the address */
+XM_INTERNAL struct xm_host_slot *xm_slot_record(void);
+XM_INTERNAL void xm_slot_forget(struct xm_host_slot *slot);
+XM_INTERNAL void xm_seg_state(struct xm_seg *s, uint32_t state); /* and the sums over states */
+
+/* Shows the figures on the board. */
+XM_INTERNAL void xm_mem_tell(struct xm_mem *m);
+
+/* --- mem_vmm.c: the driver. No lock but the move lock ---------------------- */
+
+XM_INTERNAL CUresult xm_vmm_device(const struct xm_mem *m, uint64_t bytes, CUmemGenericAllocationHandle *h);
+XM_INTERNAL CUresult xm_vmm_map(CUdeviceptr at, uint64_t bytes, CUmemGenericAllocationHandle h);
+XM_INTERNAL CUresult xm_vmm_access(const struct xm_mem *m, CUdeviceptr at, uint64_t bytes);
+XM_INTERNAL CUresult xm_vmm_unmap(CUdeviceptr at, uint64_t bytes);
+XM_INTERNAL void xm_vmm_release(CUmemGenericAllocationHandle h);
+XM_INTERNAL CUresult xm_vmm_reserve(uint64_t bytes, CUdeviceptr *at);
+XM_INTERNAL void xm_vmm_unreserve(CUdeviceptr at, uint64_t bytes);
+XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; fills numa and card */
+
+/* --- mem_slot.c ------------------------------------------------------------ */
+
+/* A free slot of that size, or a new one. */
+XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot);
+/* xm_mem_lock held. */
+XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
+XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);
+XM_INTERNAL void xm_slot_trim(struct xm_mem *m, uint64_t keep);
+
+/* --- mem_room.c ------------------------------------------------------------ */
+
+/* The daemon's answer; without one everything goes as far as the card. */
+struct xm_mem_bounds {
+	uint64_t target, limit, total;
+};
+XM_INTERNAL struct xm_mem_bounds xm_mem_bounds(const struct xm_mem *m);
+
+/* What the program has there. xm_mem_lock held. */
+XM_INTERNAL uint64_t xm_mem_used(const struct xm_mem *m);
+
+/* Would so many bytes more be beyond the limit? xm_mem_lock held. */
+XM_INTERNAL bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes);
+
+/* Device memory for a piece, within the target, counted as resident; 0: there is no room, the host's is to be
+ * taken. While *patient the daemon is asked, for `all` that is still to come; in vain but once. */
+XM_INTERNAL CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uint64_t all, bool *patient);
+
+/* Asks the daemon for that much room and waits for at most 20 ms. True: something changed. */
+XM_INTERNAL bool xm_room_ask(struct xm_mem *m, uint64_t bytes);
+
+/* --- mem_range.c ----------------------------------------------------------- */
+
+/* A range with its memory, mapped, unlisted; from the cache where one fits. */
+XM_INTERNAL CUresult xm_range_make(struct xm_mem *m, CUcontext context, uint64_t bytes, struct xm_range **made);
+/* Gives all of it back. The range is not listed any more; the move lock is held unless it never was. */
+XM_INTERNAL CUresult xm_range_end(struct xm_range *r, bool cache);
+/* Lets the cache go; true: there was something. */
+XM_INTERNAL bool xm_cache_flush(struct xm_mem *m);
+
+/* --- mem_arena.c: xm_mem_lock held ------------------------------------------ */
+
+XM_INTERNAL struct xm_arena *xm_arena_of(struct xm_mem *m, CUcontext context);
+XM_INTERNAL struct xm_block *xm_arena_take(struct xm_arena *a, uint64_t room);
+XM_INTERNAL bool xm_arena_add(struct xm_arena *a, struct xm_range *r);
+/* True: nothing of its range is in use any more, and the range has left the arena. */
+XM_INTERNAL bool xm_arena_give(struct xm_block *b);
+/* The context's arena is no more; its ranges are the caller's. */
+XM_INTERNAL void xm_arena_forget(struct xm_mem *m, CUcontext context);
+
+/* --- mem_alloc.c ------------------------------------------------------------ */
+
+XM_INTERNAL CUresult xm_mem_allocate(struct xm_mem *m, CUcontext context, uint64_t asked, CUdeviceptr *out);
+/* The device and context of the allocation that holds the address; false: it is none of ours. */
+XM_INTERNAL bool xm_mem_owner(CUdeviceptr at, struct xm_mem **m, CUcontext *context);
+/* Waits as the driver's cuMemFree does, and says what it says. No lock held, and the thread is not inside. */
+XM_INTERNAL CUresult xm_mem_wait(CUcontext context);
+/* After that. */
+XM_INTERNAL CUresult xm_mem_free(struct xm_mem *m, CUdeviceptr at);
+XM_INTERNAL void xm_mem_context_ended(CUcontext context);
+
+/* --- mem_lock.c ------------------------------------------------------------- */
+
+/* For ourselves. An engine that does not let go for 1 s loses the lock. */
+XM_INTERNAL void xm_move_take(struct xm_mem *m);
+XM_INTERNAL void xm_move_give(struct xm_mem *m);
+
+/* For the engine: struct xm_memory's begin, end and wanted. */
+XM_INTERNAL int xm_move_begin(uint32_t section);
+XM_INTERNAL int xm_move_end(uint32_t section);
+XM_INTERNAL int xm_move_wanted(uint32_t section);
+
+/* Brackets each call of the engine between these. 0 or -EPERM. */
+XM_INTERNAL int xm_move_enter(struct xm_mem *m);
+XM_INTERNAL void xm_move_leave(struct xm_mem *m);
+
+/* --- mem_move.c ------------------------------------------------------------- */
+
+/* Maps what is AWAY or LOADING to its slot. Move lock held. */
+XM_INTERNAL int xm_move_home(struct xm_mem *m);
+
+/* --- mem_touch.c ------------------------------------------------------------ */
+
+/* Whether the range is named by a command that is in the driver. xm_mem_lock held. */
+XM_INTERNAL bool xm_touched(const struct xm_range *r);
+
+/* The door before commands that name memory of the device: closed from a move's
+ * beginning until nothing is gone any more. xm_mem_lock held. */
+XM_INTERNAL void xm_door_close(struct xm_mem *m);
+XM_INTERNAL void xm_door_open(struct xm_mem *m);
+
+extern XM_INTERNAL const struct xm_memory xm_memory;
+
+#endif

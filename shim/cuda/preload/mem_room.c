@@ -1,0 +1,134 @@
+/* How much of the device a process may have: the daemon's target and the limit. */
+#include "mem.h"
+#include "state.h"
+#include "sys.h"
+
+#define ASK_NS 20000000u /* an allocation waits so long for room, then it is the host's */
+#define ASKS 3           /* answers that bring no room before it gives up */
+
+static uint64_t get(const uint64_t *at)
+{
+	return __atomic_load_n(at, __ATOMIC_RELAXED);
+}
+
+struct xm_mem_bounds xm_mem_bounds(const struct xm_mem *m)
+{
+	struct xm_mem_bounds b = {.target = UINT64_MAX};
+	const struct xm_device *s;
+
+	pthread_mutex_lock(&xm_lock);
+	s = xm_state.devs[xm_mem_index(m)].section;
+	if (s) {
+		bool managed = __atomic_load_n(&s->daemon_memory.want, __ATOMIC_ACQUIRE) != 0 &&
+			       __atomic_load_n(&s->daemon_memory.flags, __ATOMIC_RELAXED) & XM_MEMORY_MANAGED;
+
+		if (managed)
+			b.target = get(&s->daemon_memory.target);
+		b.limit = get(&s->daemon_memory.limit);
+		b.total = get(&s->daemon_memory.total);
+	}
+	pthread_mutex_unlock(&xm_lock);
+	return b;
+}
+
+uint64_t xm_mem_used(const struct xm_mem *m)
+{
+	return m->resident + m->host - m->cached + m->pinned;
+}
+
+bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes)
+{
+	struct xm_mem_bounds b = xm_mem_bounds(m);
+	uint64_t used = xm_mem_used(m);
+
+	return b.limit && (bytes > b.limit || used > b.limit - bytes);
+}
+
+/* True: it is counted. */
+static bool reserve(struct xm_mem *m, uint64_t bytes)
+{
+	uint64_t target = xm_mem_bounds(m).target;
+	bool fits;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	fits = bytes <= target && m->resident <= target - bytes;
+	if (fits)
+		m->resident += bytes;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return fits;
+}
+
+static CUmemGenericAllocationHandle create(struct xm_mem *m, uint64_t bytes)
+{
+	CUmemGenericAllocationHandle h = 0;
+
+	if (!reserve(m, bytes))
+		return 0;
+	if (xm_vmm_device(m, bytes, &h) == CUDA_SUCCESS)
+		return h;
+	pthread_mutex_lock(&xm_mem_lock);
+	m->resident -= bytes;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return 0;
+}
+
+CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uint64_t all, bool *patient)
+{
+	CUmemGenericAllocationHandle h = create(m, bytes);
+
+	if (!h && xm_cache_flush(m))
+		h = create(m, bytes);
+	for (int i = 0; !h && *patient && i < ASKS; i++) {
+		*patient = xm_room_ask(m, all);
+		if (*patient)
+			h = create(m, bytes);
+	}
+	*patient = *patient && h;
+	return h;
+}
+
+static uint32_t wants(uint32_t section, const uint32_t **word)
+{
+	const struct xm_device *s;
+	uint32_t seen = 0;
+
+	*word = NULL;
+	pthread_mutex_lock(&xm_lock);
+	s = xm_state.devs[section].section;
+	if (s && !xm_state.leaving) {
+		*word = &s->daemon_memory.want;
+		seen = __atomic_load_n(*word, __ATOMIC_ACQUIRE);
+	}
+	pthread_mutex_unlock(&xm_lock);
+	return seen;
+}
+
+static void wish(struct xm_mem *m, uint64_t bytes, bool on)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	m->want_room += on ? bytes : -bytes;
+	xm_mem_tell(m);
+	pthread_mutex_unlock(&xm_mem_lock);
+	pthread_mutex_lock(&xm_lock);
+	if (on && xm_state.board)
+		xm_signal_fd(xm_state.event_fd);
+	pthread_mutex_unlock(&xm_lock);
+}
+
+bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
+{
+	uint64_t end = xm_now() + ASK_NS, now;
+	const uint32_t *word;
+	uint32_t seen = wants(xm_mem_index(m), &word);
+	bool answered = false;
+
+	if (!word)
+		return false;
+	wish(m, bytes, true);
+	while (!answered && (now = xm_now()) < end) {
+		xm_wait_word((const _Atomic uint32_t *)word, seen, end - now);
+		answered = __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
+	}
+	wish(m, bytes, false);
+	return answered;
+}

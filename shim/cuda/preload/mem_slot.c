@@ -1,0 +1,125 @@
+/* Slots: host memory to which segments go. They are this process's own, so what is
+ * left in one from another of its segments is no secret; making one is dear (7 ms for
+ * 32 MiB, h200.md), so free ones are kept. */
+#include <errno.h>
+
+#include "mark.h"
+#include "mem.h"
+
+static CUresult make(const struct xm_mem *m, uint64_t bytes, struct xm_host_slot *slot)
+{
+	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = m->numa}};
+	CUresult r;
+
+	*slot = (struct xm_host_slot){.bytes = bytes};
+	r = xm_vmm_reserve(bytes, &slot->at);
+	if (r)
+		return r;
+	r = xm_real.cuMemCreate(&slot->handle, bytes, &p, 0);
+	if (!r) {
+		r = xm_vmm_map(slot->at, bytes, slot->handle);
+		if (!r && (r = xm_vmm_access(m, slot->at, bytes)))
+			(void)xm_vmm_unmap(slot->at, bytes);
+		if (r)
+			xm_vmm_release(slot->handle);
+	}
+	if (r)
+		xm_vmm_unreserve(slot->at, bytes);
+	return r;
+}
+
+static CUresult make_slot(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **made)
+{
+	struct xm_quiet quiet = xm_quiet_begin();
+	struct xm_host_slot *slot;
+	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	slot = xm_slot_record();
+	pthread_mutex_unlock(&xm_mem_lock);
+	if (slot && (r = make(m, bytes, slot))) {
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_slot_forget(slot);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+	xm_quiet_end(quiet);
+	*made = r ? NULL : slot;
+	return r;
+}
+
+/* xm_mem_lock held. A free one of that size; 0: of any. */
+static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes)
+{
+	struct xm_host_slot **at = &m->slots, *slot;
+
+	while (*at && bytes && (*at)->bytes != bytes)
+		at = &(*at)->next;
+	slot = *at;
+	if (slot) {
+		*at = slot->next;
+		m->slots_free -= slot->bytes;
+	}
+	return slot;
+}
+
+CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	*slot = take(m, bytes);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return *slot ? CUDA_SUCCESS : make_slot(m, bytes, slot);
+}
+
+void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot)
+{
+	slot->next = m->slots;
+	m->slots = slot;
+	m->slots_free += slot->bytes;
+}
+
+CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes)
+{
+	struct xm_host_slot *slot;
+	CUresult r = CUDA_SUCCESS;
+
+	while (!r) {
+		uint32_t have = 0;
+
+		pthread_mutex_lock(&xm_mem_lock);
+		for (slot = m->slots; slot; slot = slot->next)
+			have += slot->bytes == bytes;
+		pthread_mutex_unlock(&xm_mem_lock);
+		if (have >= count)
+			break;
+		r = make_slot(m, bytes, &slot);
+		if (r)
+			break;
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_slot_put(m, slot);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+	return r;
+}
+
+void xm_slot_trim(struct xm_mem *m, uint64_t keep)
+{
+	struct xm_quiet quiet = xm_quiet_begin();
+
+	for (;;) {
+		struct xm_host_slot *slot = NULL;
+
+		pthread_mutex_lock(&xm_mem_lock);
+		if (m->slots_free > keep)
+			slot = take(m, 0);
+		pthread_mutex_unlock(&xm_mem_lock);
+		if (!slot)
+			break;
+		(void)xm_vmm_unmap(slot->at, slot->bytes);
+		xm_vmm_release(slot->handle);
+		xm_vmm_unreserve(slot->at, slot->bytes);
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_slot_forget(slot);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+	xm_quiet_end(quiet);
+}
