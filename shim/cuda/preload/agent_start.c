@@ -16,6 +16,8 @@
 #include "channels.h"
 #include "gate.h"
 #include "hold.h"
+#include "mem.h"
+#include "memory_ready.h"
 #include "resolve.h"
 #include "state.h"
 #include "sys.h"
@@ -27,14 +29,14 @@
 #define STACK (256u << 10) /* the agent's runtime makes threads of its own; this one only loads it */
 
 /* Codes of our own warnings; the agent's begin above. */
-enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 };
+enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 }; /* and XM_WARN_IPC */
 
 static _Atomic uint32_t news; /* adds 1 with every piece of news; futex word */
 static _Atomic uint32_t uncovered_told;
 static _Atomic uint64_t warned;
 
 /* One write, so that lines of several processes do not mix. */
-static void warn_once(int code, const char *text)
+void xm_warn_once(int code, const char *text)
 {
 	char line[512];
 	int n;
@@ -89,7 +91,8 @@ static const struct xm_host host = {
 	.detach = xm_board_detach,
 	.wait_news = wait_news,
 	.uncovered = uncovered,
-	.warn_once = warn_once,
+	.warn_once = xm_warn_once,
+	.memory = &xm_memory,
 };
 
 /* Where libxagent.so lies: $XMSCHED_LIB, else beside this library. */
@@ -131,7 +134,7 @@ static void give_up(int code, const char *what, const char *why)
 
 	atomic_store(&xm_state.expecting, false);
 	snprintf(text, sizeof text, "%.180s: %.180s; this program runs unscheduled", what, why ? why : "no reason given");
-	warn_once(code, text);
+	xm_warn_once(code, text);
 }
 
 static void *start(void *unused)
@@ -172,24 +175,43 @@ static bool lock_soon(pthread_mutex_t *m)
 	return false;
 }
 
+/* Before anything may run again (memory_ready.h). False: our threads do it, and what
+ * follows, as soon as it can be done. */
+static bool memory_made_good(bool *tried)
+{
+	bool good = *tried = lock_soon(&xm_mem_lock);
+
+	if (good)
+		pthread_mutex_unlock(&xm_mem_lock);
+	for (uint32_t i = 0; *tried && i < XM_BOARD_DEVICES; i++)
+		good &= xm_memory_ready(i) == 0;
+	return good;
+}
+
 /* At exit the driver tears itself down; our threads ask it nothing from then
  * on, and who is asking now is waited for. It may wait for work that a closed
  * gate holds back, so the gates of a leaving process are opened and stay open. */
 static void leaving(void)
 {
+	bool good, tried;
+
 	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
 		return;
-	(void)xm_hold_leave(); /* first: who holds the next lock may be waiting for suspended work */
+	good = memory_made_good(&tried);
+	if (good)
+		(void)xm_hold_leave(); /* first: who holds the next lock may be waiting for suspended work */
 	if (lock_soon(&xm_probe))
 		pthread_mutex_unlock(&xm_probe);
 	if (lock_soon(&xm_lock)) {
 		if (xm_state.board)
 			__atomic_store_n(&xm_state.board->client.state, XM_CLIENT_LEAVING, __ATOMIC_RELEASE);
-		for (uint32_t i = 0; xm_state.board && i < xm_state.dev_count; i++)
+		for (uint32_t i = 0; good && xm_state.board && i < xm_state.dev_count; i++)
 			xm_gate_open(&xm_state.board->devices[i]);
 		pthread_mutex_unlock(&xm_lock);
 	}
-	xm_watchdog_kick(); /* it opens what the daemon closes from now on */
+	for (uint32_t i = 0; tried && i < XM_BOARD_DEVICES; i++)
+		xm_memory_opened(i);
+	xm_watchdog_kick(); /* it opens what the daemon closes from now on, or what could not be opened here */
 	xm_channels_kick();
 	xm_agent_news();
 }

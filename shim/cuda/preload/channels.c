@@ -13,11 +13,12 @@
 #include "gate.h"
 #include "gen/rm.h"
 #include "hold.h"
+#include "memory_ready.h"
 #include "sys.h"
 #include "watchdog.h"
 
 #define RELAXED __ATOMIC_RELAXED
-#define STACK (64u << 10)
+#define STACK (512u << 10) /* the driver maps memory on it */
 #define CALM_NS 3600000000000u
 #define HEART_NS 100000000u /* the daemon's heartbeat is looked at so often while something is held */
 #define SOON_NS 1000000u    /* a newcomer could not be switched off */
@@ -33,6 +34,7 @@ struct carried {
 	uint32_t why;         /* XM_LEVEL_WHY_*, as last found; NONE too before that */
 	uint64_t judged;      /* what had changed by then; 0: nothing was found yet */
 	enum xm_hold_rest rest;
+	bool undone;          /* memory could not be made good, so nothing was let run: tried again */
 };
 
 static bool running; /* protected by xm_lock */
@@ -44,6 +46,8 @@ static struct carried carried[XM_BOARD_DEVICES];
 struct view {
 	struct xm_device *section; /* NULL: there is none, or the process is leaving */
 	uint32_t generation, want, hold, slice;
+	uint32_t memory; /* its daemon's want for memory */
+	bool drained;    /* memory may be taken away while the gate is closed */
 	bool dead, reached, shared;
 	uint8_t uuid[16];
 };
@@ -64,6 +68,8 @@ static struct view view_of(struct xm_dev *dev)
 		v.want = __atomic_load_n(&d->want, __ATOMIC_ACQUIRE);
 		v.hold = __atomic_load_n(&d->hold, RELAXED);
 		v.slice = __atomic_load_n(&d->slice_us, RELAXED);
+		v.memory = __atomic_load_n(&dev->section->daemon_memory.want, __ATOMIC_ACQUIRE);
+		v.drained = __atomic_load_n(&dev->section->daemon_memory.flags, RELAXED) & XM_MEMORY_DRAINED;
 		v.dead = xm_daemon_dead();
 	}
 	pthread_mutex_unlock(&xm_lock);
@@ -76,15 +82,44 @@ struct result {
 	uint64_t hold_ns, release_ns;
 };
 
+/* The device's section, and its memory's. */
+static uint32_t section_of(const struct carried *c)
+{
+	return (uint32_t)(c - carried);
+}
+
+/* Everything is to run again, or part of it: first its memory is where it is looked for. */
+static int release_gpu(struct carried *c, const uint8_t uuid[16], uint32_t wanted, uint64_t *ns)
+{
+	int status = xm_memory_ready(section_of(c));
+
+	c->undone = status != 0;
+	if (!status)
+		status = xm_hold_set(uuid, wanted, ns);
+	xm_memory_opened(section_of(c));
+	return status;
+}
+
 static void hold(struct carried *c, const uint8_t uuid[16], uint32_t wanted, struct result *r)
 {
 	bool release = wanted < c->hold;
 	uint64_t ns = 0;
 	int status;
 
+	if (wanted == c->hold && c->undone) { /* it is wanted as it still is */
+		c->undone = false;
+		if (wanted == XM_HOLD_ALL)
+			xm_memory_stopped(section_of(c));
+	}
 	if (wanted == c->hold || (r->status && !release))
 		return;
-	status = xm_hold_set(uuid, wanted, &ns);
+	status = release ? release_gpu(c, uuid, wanted, &ns) : xm_hold_set(uuid, wanted, &ns);
+	if (c->undone) {
+		r->status = r->status ? r->status : status;
+		return;
+	}
+	if (!status && wanted == XM_HOLD_ALL)
+		xm_memory_stopped(section_of(c));
 	r->status = r->status ? r->status : status;
 	*(release ? &r->release_ns : &r->hold_ns) = ns;
 	if (!status && !release)
@@ -222,12 +257,14 @@ static uint64_t look_again(struct xm_dev *dev, struct carried *c)
 		return CALM_NS;
 	c->rest = xm_hold_again(dev->uuid, &refused);
 	if (refused) {
-		c->hold = XM_HOLD_NONE;
+		hold(c, dev->uuid, XM_HOLD_NONE, &r);
 		r.status = refused;
 		tell(dev, c, &r, false);
 		c->judged = 0;
-		return 0;
+		return c->undone ? LATER_NS : 0;
 	}
+	if (c->undone)
+		return LATER_NS;
 	if (c->slice && xm_hold_look(dev->uuid).slice != c->slice_told)
 		tell(dev, c, NULL, false); /* a context came or went: see slice.c */
 	return c->rest == XM_HOLD_REST_SOON ? SOON_NS : c->rest == XM_HOLD_REST_LATER ? LATER_NS : HEART_NS;
@@ -235,11 +272,19 @@ static uint64_t look_again(struct xm_dev *dev, struct carried *c)
 
 /* What the next sleep is to be. */
 struct round {
-	struct xm_watch watches[1 + XM_BOARD_DEVICES];
+	struct xm_watch watches[1 + 2 * XM_BOARD_DEVICES];
 	unsigned n;
 	uint64_t sleep;
 	bool busy; /* something is held for a board */
 };
+
+/* A drained process's memory is made good when the daemon wants it to run again. */
+static void look_after_memory(const struct view *v, uint32_t section, struct round *r)
+{
+	r->watches[r->n++] = (struct xm_watch){.word = (const _Atomic uint32_t *)&v->section->daemon_memory.want, .seen = v->memory};
+	if (!v->drained && xm_memory_recall(section) && r->sleep > LATER_NS)
+		r->sleep = LATER_NS;
+}
 
 static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 {
@@ -257,9 +302,10 @@ static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 			c->judged = 0;
 		}
 		r->watches[r->n++] = (struct xm_watch){.word = (const _Atomic uint32_t *)&v.section->daemon.want, .seen = v.want};
+		look_after_memory(&v, section_of(c), r);
 		if (v.dead) {
 			give_up(dev, c, true);
-		} else if (v.want != c->want) {
+		} else if (v.want != c->want || c->undone) {
 			c->want = v.want;
 			done = carry_out(c, dev->uuid, v.hold, v.slice);
 			tell(dev, c, &done, true);

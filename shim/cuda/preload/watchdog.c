@@ -10,7 +10,7 @@
 #include "sys.h"
 #include "tail.h"
 
-#define STACK (64u << 10)
+#define STACK (512u << 10) /* the driver maps memory on it, when the daemon is dead */
 #define CALM_NS 1000000000u  /* open gates: it sleeps until the daemon stores a gate word */
 #define CLOSED_NS 100000000u /* a gate is closed: the daemon's heartbeat is looked at this often */
 

@@ -4,8 +4,10 @@
  * or whose process is leaving, and guards boards that were let go of (guard.h).
  * It lives from attach until the last of these is done with.
  *
- * It never calls the driver: a thread of the program may hold the driver's lock
- * while it waits for work that the closed gate holds back.
+ * It calls the driver only to make memory good that was taken away from a process which
+ * it is about to let run (memory_ready.h); mapping waits for no work of the device
+ * (h200.md). Otherwise not: a thread of the program may hold the driver's lock while
+ * it waits for work that the closed gate holds back.
  */
 #ifndef XMSCHED_WATCHDOG_H
 #define XMSCHED_WATCHDOG_H
