@@ -96,7 +96,9 @@ func (st *seat) standing() standing {
 		return resting
 	case o.Reason == choose.OverGap || o.Reason == choose.WaitsForStop:
 		return switching
-	case !o.Open || o.Hold:
+	case st.memoryKeeps() && o.Open && !st.mem.waits:
+		return switching
+	case !o.Open || o.Hold || st.mem.waits:
 		return stopped
 	}
 	for _, s := range st.sections {

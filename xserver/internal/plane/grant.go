@@ -89,6 +89,9 @@ func (p *Plane) wake() {
 		d.WakeWish()
 	}
 	p.asked = p.asked[:0]
+	if p.mem != nil {
+		p.wakeMemory()
+	}
 	for _, d := range p.stored {
 		d.Wake()
 	}
@@ -98,7 +101,7 @@ func (p *Plane) wake() {
 func (p *Plane) grantOf(s *section) board.Grant {
 	st, settings := s.seat, s.process.Settings
 	return board.Grant{
-		Open:      st.runs() && st.hold == 0,
+		Open:      st.runs() && st.hold == 0 && s.mayOpen(),
 		Mode:      boardMode(st.mode),
 		Threshold: settings.Threshold,
 		Batch:     p.batch(st, settings),

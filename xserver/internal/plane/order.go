@@ -70,6 +70,9 @@ func (s *section) wish() board.Wish {
 	if o.Hold {
 		w.Hold = board.HoldCompute
 	}
+	if s.holdsAll() {
+		w.Hold = board.HoldAll
+	}
 	return w
 }
 
@@ -241,5 +244,6 @@ func (p *Plane) grain(st *seat) {
 // order is a seat's order, for whoever only reads it.
 func (st *seat) order() choose.Order { return st.choice.Order() }
 
-// runs says whether a seat's gate is open: the policy's word, and its turn.
-func (st *seat) runs() bool { return st.choice.Order().Open }
+// runs says whether a seat's gate is open: the policy's word, its turn, and where its
+// memory is.
+func (st *seat) runs() bool { return st.choice.Order().Open && !st.memoryStops() }

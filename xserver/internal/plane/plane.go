@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"xmsched/compute"
+	"xmsched/memory"
 	"xmsched/preempt/board"
 )
 
@@ -44,6 +45,8 @@ type Config struct {
 	// Epoch is the plane's time 0 by CLOCK_MONOTONIC, in ns, which clients' claims of
 	// times are in. 0: not known, and no such claim is used.
 	Epoch uint64
+	// Memory says how memory is managed; nil: not at all.
+	Memory *Memory
 }
 
 // DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
@@ -70,6 +73,7 @@ type Process struct {
 	Hints    compute.Hints // of the task; those of the first process hold
 	Board    *board.Board
 	Settings Settings
+	Limit    memory.Bytes // that it may allocate on a device; 0: no limit
 }
 
 // Plane is the state of all devices, tasks and processes.
@@ -97,6 +101,7 @@ type Plane struct {
 	waiting   []*section     // whose client has not answered a wish yet
 	nextDid   time.Duration  // when to look for answers
 	newDevice bool           // one came of which the server may not know
+	mem       *keeper        // nil: memory is not managed
 	sampledAt time.Duration  // when shares were sampled
 	trace     *tracer        // nil: nobody traces
 	ended     []TaskState    // the newest last
@@ -113,7 +118,7 @@ type Stats struct {
 
 // New makes an empty plane at time 0.
 func New(cfg Config, policy compute.Policy) *Plane {
-	return &Plane{
+	p := &Plane{
 		cfg:       cfg.withDefaults(),
 		sched:     compute.NewScheduler(policy),
 		processes: map[ProcessID]*process{},
@@ -121,6 +126,10 @@ func New(cfg Config, policy compute.Policy) *Plane {
 		devices:   map[compute.Device]*device{},
 		offers:    map[compute.Device]Offer{},
 	}
+	if cfg.Memory != nil {
+		p.mem = newKeeper(*cfg.Memory)
+	}
+	return p
 }
 
 // Begin starts a turn. Whatever is told until Finish happened now; now never
@@ -169,7 +178,7 @@ func (p *Plane) Remove(id ProcessID) {
 func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
 	if t, ok := p.tasks[id]; ok {
 		t.hints = hints
-		p.events = append(p.events, compute.HintsChanged{Task: id, Hints: hints})
+		p.events = append(p.events, compute.HintsChanged{Task: id, Hints: t.policyHints()})
 		for _, st := range t.seats {
 			st.device.chooser.SetRank(st.choice, hints.Priority)
 			p.touch(st.device)
@@ -233,7 +242,13 @@ func (p *Plane) Finish() (next time.Duration) {
 	p.unthrottle()
 	p.pollDevices()
 	p.lookForAnswers()
+	if p.mem != nil {
+		p.lookAtMemories()
+	}
 	p.decide()
+	if p.mem != nil && len(p.events) > 0 { // the lengths of turns
+		p.decide()
+	}
 	p.admitNewcomers()
 	p.wake()
 	return p.next()
@@ -246,10 +261,18 @@ func (p *Plane) decide() {
 		clear(p.events)
 		p.events = p.events[:0]
 		p.nextSched = out.Next
+		if p.mem != nil {
+			p.planMemory(true)
+		}
 		p.carryOut(out.Grants)
+	} else if p.mem != nil {
+		p.planMemory(false)
 	}
 	if len(p.touched) > 0 {
 		p.settle()
+	}
+	if p.mem != nil {
+		p.carryMemory()
 	}
 	p.admitFresh()
 }
@@ -338,6 +361,9 @@ func (p *Plane) next() time.Duration {
 	if len(p.waiting) > 0 {
 		sooner(p.nextDid)
 	}
+	if p.mem != nil {
+		p.nextMemory(sooner)
+	}
 	for _, pr := range p.flooding {
 		sooner(pr.flood.lookAt)
 	}
@@ -358,7 +384,7 @@ func (p *Plane) Release() {
 				d.WakeWish()
 			}
 			s.grant = p.grantOf(s)
-			s.grant.Open, s.grant.Mode = true, board.Free
+			s.grant.Open, s.grant.Mode = s.mem == nil || s.releaseMemory(), board.Free
 			s.gate = d.Publish(s.gate, s.grant)
 		}
 	}

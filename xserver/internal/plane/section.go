@@ -21,7 +21,8 @@ type process struct {
 // task is the plane's side of a task.
 type task struct {
 	hints     compute.Hints
-	cpu       int // priority at the processor
+	cpu       int           // priority at the processor
+	turn      time.Duration // length of its turns as its memory wants it; 0: as its hints have it
 	processes int
 	seats     []*seat
 	books     books
@@ -38,6 +39,7 @@ type device struct {
 	offer   Offer
 	touched bool // its chooser is to be asked in this turn
 	shared  shared
+	mem     *deviceMemory // nil: memory is not managed
 }
 
 // seat is a task on a device.
@@ -61,6 +63,7 @@ type seat struct {
 	}
 
 	overrun overrun
+	mem     seatMemory
 
 	requests bool          // a request is under way that will count when it ends
 	readyAt  time.Duration // when it began
@@ -97,6 +100,8 @@ type section struct {
 	did        board.HoldView
 	refused    bool // a wish was refused: no Level 3 any more
 	lengthened bool // a short slice was asked for and a longer one set
+
+	mem *sectionMemory // nil: memory is not managed
 }
 
 // look takes in a process's whole board: claims that came or went, and edges.
@@ -123,6 +128,9 @@ func (p *Plane) claim(pr *process, index int) {
 		d = &device{id: name, name: id.Name, offer: offer, chooser: choose.New(offer.Costs)}
 		p.devices[name] = d
 		p.newDevice = true
+		if p.mem != nil {
+			p.keep(d)
+		}
 	}
 	t := p.tasks[pr.Task]
 	i := slices.IndexFunc(d.seats, func(s *seat) bool { return s.id == pr.Task })
@@ -141,12 +149,16 @@ func (p *Plane) claim(pr *process, index int) {
 		p.rivalCame(d)
 		d.seats = append(d.seats, st)
 		t.seats = append(t.seats, st)
-		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.hints},
+		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.policyHints()},
 			compute.CPUPriorityChanged{Task: pr.Task, Priority: t.cpu})
 	}
 	s := &section{process: pr, index: index, seat: st}
 	pr.sections[index] = s
 	st.sections = append(st.sections, s)
+	if p.mem != nil {
+		s.mem = &sectionMemory{key: p.mem.newKey(), limit: pr.Limit}
+		p.consider(d)
+	}
 	p.lookAt(s)
 	if st.known { // a further process of a task that has its answer already
 		p.publish(s)
@@ -165,9 +177,15 @@ func (p *Plane) leave(s *section) {
 	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
 	p.waiting = slices.DeleteFunc(p.waiting, func(x *section) bool { return x == s })
 	p.touch(st.device)
+	if p.mem != nil {
+		p.consider(st.device)
+	}
 	if len(st.sections) > 0 {
 		p.reassess(st)
 		return
+	}
+	if p.mem != nil {
+		st.device.mem.shifts.forget(st)
 	}
 	st.account.close(p.now)
 	st.task.books.past.add(&st.account)
@@ -196,6 +214,9 @@ func (p *Plane) lookAt(s *section) {
 	}
 	if s.want != 0 {
 		p.answered(s)
+	}
+	if s.mem != nil {
+		p.lookAtMemory(s)
 	}
 	if s.seat.choice.Leads() && !s.view.Ready && s.view.Edge != before.Edge {
 		p.ran(s)
@@ -258,6 +279,9 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	st := s.seat
 	if ready {
 		if st.ready++; st.ready == 1 {
+			if st.mem.rests {
+				p.consider(st.device)
+			}
 			p.events = append(p.events, st.onReady)
 			st.requests, st.readyAt = true, since
 			st.device.chooser.Ready(st.choice, since)

@@ -1,0 +1,176 @@
+package plane
+
+import (
+	"xmsched/memory"
+	"xmsched/preempt/board"
+)
+
+// carryMemory brings the boards to what was decided on memory. Holds and gates come
+// from the seats' state; see wish and grantOf.
+func (p *Plane) carryMemory() {
+	// A gate may open once what was stored for it is answered, which is so at once
+	// where nothing had been taken away: that takes another round.
+	for range 2 {
+		list := p.mem.changed
+		p.mem.changed = p.mem.spare[:0]
+		for _, st := range list {
+			if len(st.sections) == 0 {
+				continue // it left
+			}
+			if !st.fresh {
+				p.carry(st)
+				p.book(st)
+			}
+			for _, s := range st.sections {
+				p.answer(s)
+			}
+		}
+		clear(list)
+		p.mem.spare = list
+	}
+}
+
+// answer stores what a section's client may have, if that is not what is stored.
+func (p *Plane) answer(s *section) {
+	m := s.mem
+	if s.seat.device.mem.planner == nil {
+		return
+	}
+	next := board.Memory{
+		Flags: board.MemoryManaged, Target: uint64(m.aim), Limit: uint64(m.limit), Total: uint64(m.limit),
+		Host: p.mem.host.share(s),
+	}
+	if s.drains() {
+		next.Flags |= board.MemoryDrained
+	}
+	if next == m.stored && m.word != 0 {
+		return
+	}
+	d := s.process.Board.Device(s.index)
+	undrained := m.stored.Flags&^next.Flags&board.MemoryDrained != 0
+	m.stored = next
+	m.word = d.SetMemory(m.word, next)
+	p.mem.told = append(p.mem.told, d)
+	if p.mem.look == 0 {
+		p.mem.look = p.now + memoryLook
+	}
+	if undrained {
+		// Whether it took anything away meanwhile is read after the flag was cleared.
+		m.clearing = s.process.Board.MemoryView(s.index).State&board.MemoryGone != 0
+		if !m.clearing {
+			p.mem.changed = append(p.mem.changed, s.seat)
+		}
+	}
+}
+
+// drains says whether a section's memory may be moved though its channels are not
+// disabled: its gate is closed, which stays so until the client says that nothing of
+// its memory is gone.
+func (s *section) drains() bool {
+	return s.seat.memoryKeeps() && s.level() < 3 && s.gate != 0 && !s.grant.Open
+}
+
+// mayOpen says whether a section's memory is no reason to keep its gate closed.
+func (s *section) mayOpen() bool {
+	return s.mem == nil || !s.mem.clearing && s.mem.stored.Flags&board.MemoryDrained == 0
+}
+
+// holdsAll says whether everything of a section has to stand still. Once it does it
+// stays so until the task is let go as a whole: with copies let go alone it would
+// have to have all its memory mapped again.
+func (s *section) holdsAll() bool {
+	if s.mem == nil || s.level() < 3 {
+		return false
+	}
+	return s.seat.memoryKeeps() || s.asked.Hold == board.HoldAll && s.seat.order().Hold
+}
+
+// memoryStopped says whether a section's memory may be moved now.
+func (s *section) memoryStopped() bool {
+	v := &s.mem.view
+	if s.asked.Hold == board.HoldAll {
+		return s.did.Held == board.HoldAll && s.did.Did == s.want
+	}
+	return s.mem.stored.Flags&board.MemoryDrained != 0 && (!s.counted || v.State&board.MemoryGone != 0)
+}
+
+// wakeMemory wakes those who sleep on answers.
+func (p *Plane) wakeMemory() {
+	for _, d := range p.mem.told {
+		d.WakeMemory()
+	}
+	p.mem.told = p.mem.told[:0]
+}
+
+// releaseMemory ends what the daemon keeps a client from, as it goes. One of whose
+// memory something is away opens its gate itself when its lease runs out, after it
+// has mapped that.
+func (s *section) releaseMemory() (open bool) {
+	m := s.mem
+	if m.stored.Flags&board.MemoryDrained == 0 && !m.clearing {
+		return true
+	}
+	d := s.process.Board.Device(s.index)
+	m.stored.Flags &^= board.MemoryDrained
+	m.word = d.SetMemory(m.word, m.stored)
+	d.WakeMemory()
+	return s.process.Board.MemoryView(s.index).State&board.MemoryGone == 0
+}
+
+// hostRoom is how much of the host the moved memory may take.
+type hostRoom struct {
+	limit memory.Bytes
+	by    memory.HostLimit // what bounds it
+	known bool             // false: nothing bounds it
+	used  memory.Bytes     // at the last look
+	users int              // sections with memory there, or that may come to have some
+}
+
+// hostGrain keeps clients from being woken by every small change of the host.
+const hostGrain = 256 * memory.MiB
+
+// left is what may still be taken, less what was asked of those on other devices
+// than d and is not done yet.
+func (h *hostRoom) left(processes map[ProcessID]*process, d *device) (room memory.Bytes, bounded bool) {
+	h.used, h.users = 0, 0
+	going := memory.Bytes(0)
+	for _, pr := range processes {
+		for _, s := range pr.sections {
+			if s == nil {
+				continue
+			}
+			h.users++
+			h.used += memory.Bytes(s.mem.view.Host)
+			if s.seat.device != d && s.mem.view.Resident > s.mem.stored.Target {
+				going += memory.Bytes(s.mem.view.Resident - s.mem.stored.Target)
+			}
+		}
+	}
+	return h.limit - h.used - going, h.known
+}
+
+// share is what a section's client may have on the host: what it has and its part of
+// what is left, so that all of them together stay within the limit. 0: no bound.
+func (h *hostRoom) share(s *section) uint64 {
+	if !h.known {
+		return 0
+	}
+	has := memory.Bytes(s.mem.view.Host)
+	part := max(0, h.limit-h.used) / memory.Bytes(max(1, h.users))
+	before := memory.Bytes(s.mem.stored.Host)
+	if b := before; b > has && b-has <= part && part-(b-has) < hostGrain {
+		return uint64(before)
+	}
+	return uint64(max(1, has+part.Down()))
+}
+
+// SetHost tells how much of the host moved memory may take in all, and what bounds
+// it.
+func (p *Plane) SetHost(limit memory.Bytes, by memory.HostLimit) {
+	if p.mem == nil {
+		return
+	}
+	h := &p.mem.host
+	h.limit, h.by, h.known = limit, by, true
+	p.considerAll()
+}

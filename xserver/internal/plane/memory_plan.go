@@ -1,0 +1,297 @@
+package plane
+
+import (
+	"cmp"
+	"iter"
+	"slices"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/memory"
+)
+
+// planMemory decides on the memory of the devices where that is due: after the
+// scheduler has answered, as it is its timeline that counts, and before its answer is
+// carried out, so that nobody is let go for a moment whose memory is not there.
+func (p *Plane) planMemory(answered bool) {
+	for _, d := range p.devices {
+		m := d.mem
+		if m.planner == nil {
+			continue
+		}
+		due := m.touched || m.next != 0 && m.next <= p.now || answered && m.short
+		if !due {
+			continue
+		}
+		m.touched = false
+		if p.mem.awaits {
+			p.freeze(d)
+			continue
+		}
+		p.claims(d)
+		end := p.shift(d)
+		m.decided = m.planner.Decide(p.now, p.timeline(d), p.expected(d), m.claims)
+		m.next = m.decided.Next
+		if end != 0 && (m.next == 0 || end < m.next) {
+			m.next = end
+		}
+		m.short = m.decided.Oversubscribed || m.decided.Over > 0
+		p.assign(d)
+		p.lengthen(d)
+	}
+}
+
+// claims lists what the processes of a device claim, and what those have of which
+// nothing is seen any more.
+func (p *Plane) claims(d *device) {
+	m := d.mem
+	m.claims, m.of = m.claims[:0], m.of[:0]
+	ranks := p.sched.Policy().Traits().Strict
+	for _, st := range d.seats {
+		rank := 0
+		if ranks {
+			rank = st.task.hints.Priority
+		}
+		for _, s := range st.sections {
+			m.claims = append(m.claims, s.claim(m.own, rank))
+			m.of = append(m.of, s)
+		}
+	}
+	for _, list := range p.mem.ghosts {
+		for _, g := range list {
+			if g.device == d.id {
+				m.claims = append(m.claims, g.claim())
+				m.of = append(m.of, nil)
+			}
+		}
+	}
+}
+
+// claim is what a section's client claims, in the planner's words.
+func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
+	m, st := s.mem, s.seat
+	pinned := memory.Bytes(m.view.Pinned) + own
+	c := memory.Claim{
+		Task: m.key, Rank: rank, Seen: m.number - 1,
+		Footprint: memory.Bytes(m.view.Allocated) + pinned,
+		Resident:  memory.Bytes(m.view.Resident) + pinned,
+		Pinned:    pinned,
+		Asked:     memory.Bytes(m.view.Asked),
+		Slice:     st.task.hints.Quantum,
+		Ready:     st.ready > 0, Open: st.runs(), Stopped: s.memoryStopped(),
+	}
+	if m.limit > 0 {
+		c.Limit = m.limit + own
+	}
+	if m.exact && m.view.Did == m.word || m.word == 0 {
+		c.Seen = m.number
+	}
+	if m.frozen { // it may have that by now
+		c.Resident = max(c.Resident, m.aim+pinned)
+		c.Footprint = max(c.Footprint, c.Resident)
+	}
+	return c
+}
+
+// need is how much memory a task wants that can leave the device again.
+func (st *seat) need() (n memory.Bytes) {
+	for _, s := range st.sections {
+		if s.mem.view.State.Movable() {
+			n += memory.Bytes(s.mem.view.Allocated) + memory.Bytes(s.mem.view.Asked)
+		}
+	}
+	return n
+}
+
+// shift has those whose turn it is take turns if they do not fit together.
+func (p *Plane) shift(d *device) (end time.Duration) {
+	room := d.mem.planner.Config().Budget
+	for _, c := range d.mem.claims {
+		room -= c.Pinned
+	}
+	h := &d.mem.shifts
+	h.length = compute.DefaultQuantum
+	for _, t := range d.mem.decided.Targets {
+		h.length = max(h.length, t.Quantum)
+	}
+	if h.head != nil && h.head.task.hints.Quantum != 0 {
+		h.length = h.head.task.hints.Quantum
+	}
+	end = h.arrange(p.now, p.due(d), room, (*seat).need)
+	for _, st := range d.seats {
+		if waits := slices.Contains(h.waiting, st); waits != st.mem.waits {
+			st.mem.waits = waits
+			p.mem.changed = append(p.mem.changed, st)
+		}
+	}
+	return end
+}
+
+// due are the tasks whose turn it is by the policy.
+func (p *Plane) due(d *device) (due []*seat) {
+	n := 0
+	for slot := range p.sched.Timeline(d.id) {
+		if n++; n > 4*len(d.seats) { // a round is over by then
+			break
+		}
+		st := p.seat(compute.Grant{Task: slot.Task, Device: d.id})
+		if st != nil && slot.Start <= p.now && !slices.Contains(due, st) {
+			due = append(due, st)
+		}
+	}
+	return due
+}
+
+// timeline is the scheduler's, by sections, and with the shifts in it.
+func (p *Plane) timeline(d *device) iter.Seq[compute.Slot] {
+	return func(yield func(compute.Slot) bool) {
+		for slot := range p.sched.Timeline(d.id) {
+			st := p.seat(compute.Grant{Task: slot.Task, Device: d.id})
+			if st == nil {
+				continue
+			}
+			if st.mem.waits {
+				slot.Start = d.mem.shifts.start(st, p.now)
+			}
+			for _, s := range st.sections {
+				slot.Task = s.mem.key
+				if !yield(slot) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// expected is what the scheduler expects of the tasks that are not on the timeline,
+// by sections.
+func (p *Plane) expected(d *device) (list []compute.Expectation) {
+	for _, e := range p.sched.Expected(d.id) {
+		st := p.seat(compute.Grant{Task: e.Task, Device: d.id})
+		if st == nil {
+			continue
+		}
+		for _, s := range st.sections {
+			e.Task = s.mem.key
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// assign takes the planner's targets in, as far as the host has room for what they
+// want evicted, and says who is to be Stopped for that.
+func (p *Plane) assign(d *device) {
+	m := d.mem
+	m.evicting = false
+	room, bounded := p.mem.host.left(p.processes, d)
+	for i, t := range m.decided.Targets {
+		s := m.of[i]
+		if s == nil {
+			continue
+		}
+		s.mem.target, s.mem.number = t, t.Want
+		s.mem.aim = max(0, t.Bytes-m.claims[i].Pinned)
+		s.mem.exact, s.mem.frozen = true, false
+		out := memory.Bytes(s.mem.view.Resident) - s.mem.aim
+		if !bounded || out <= 0 {
+			continue
+		}
+		if allowed := min(out, max(0, room)).Down(); allowed < out {
+			s.mem.aim += out - allowed
+			s.mem.exact, m.evicting = false, true
+			out = allowed
+		}
+		room -= out
+	}
+	for _, st := range d.seats {
+		held := false
+		for _, s := range st.sections {
+			held = held || s.movesMemory()
+		}
+		p.holdMemory(st, held)
+		p.mem.changed = append(p.mem.changed, st)
+	}
+}
+
+// movesMemory says whether a section is to be Stopped for its memory, and can be.
+func (s *section) movesMemory() bool {
+	m := s.mem
+	stuck := m.target.Move == memory.Out && memory.Bytes(m.view.Resident) <= m.aim
+	return m.target.Hold && !stuck && m.view.State.Movable()
+}
+
+// holdMemory notes that a task is to be Stopped for its memory, or no more, and what
+// that takes of its turn.
+func (p *Plane) holdMemory(st *seat, held bool) {
+	m := &st.mem
+	m.rests = (m.rests || m.held) && !held && !st.mayGo() && st.memoryGone()
+	m.held = held
+	late := held && st.open && st.ready > 0
+	switch {
+	case late && m.since == 0:
+		m.since = max(p.now, 1)
+	case !late && m.since != 0:
+		m.lost += p.now - m.since
+		m.since = 0
+	}
+	if !st.open || st.ready == 0 {
+		m.lost = 0
+	}
+}
+
+// quantumGrain keeps the policy from hearing of every small change of a load time.
+const quantumGrain = time.Millisecond
+
+// lengthen tells the policy how long turns have to be so that they hide the moving of
+// memory, and gives back to a turn what it stood still for that.
+func (p *Plane) lengthen(d *device) {
+	for _, st := range d.seats {
+		t := st.task
+		st.mem.quantum = 0
+		for _, s := range st.sections {
+			q := s.mem.target.Quantum
+			st.mem.quantum = max(st.mem.quantum, (q+quantumGrain-1)/quantumGrain*quantumGrain)
+		}
+		var turn, lost time.Duration
+		for _, other := range t.seats {
+			turn, lost = max(turn, other.mem.quantum), max(lost, other.mem.lost)
+		}
+		turn = cmp.Or(t.hints.Quantum, turn)
+		if lost > 0 {
+			turn = cmp.Or(turn, compute.DefaultQuantum) + lost
+		}
+		if turn != 0 {
+			turn = min(max(turn, compute.MinQuantum), compute.MaxQuantum)
+		}
+		if turn == t.hints.Quantum {
+			turn = 0
+		}
+		if turn != t.turn {
+			t.turn = turn
+			p.events = append(p.events, compute.HintsChanged{Task: st.id, Hints: t.policyHints()})
+		}
+	}
+}
+
+// policyHints are a task's hints as the policy is told them.
+func (t *task) policyHints() compute.Hints {
+	h := t.hints
+	if t.turn != 0 {
+		h.Quantum = t.turn
+	}
+	return h
+}
+
+// freeze lets everybody have what he has.
+func (p *Plane) freeze(d *device) {
+	d.mem.next = 0
+	for _, st := range d.seats {
+		for _, s := range st.sections {
+			s.mem.aim, s.mem.exact, s.mem.frozen = memory.Bytes(s.mem.view.Resident), false, true
+		}
+		p.holdMemory(st, false)
+		st.mem.waits = false
+		p.mem.changed = append(p.mem.changed, st)
+	}
+}

@@ -1,0 +1,461 @@
+package plane
+
+import (
+	"testing"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/memory"
+	"xmsched/preempt/board"
+)
+
+const gib = memory.GiB
+
+// memoryRig is a plane with memory under a budget and clients that move theirs.
+type memoryRig struct {
+	*rig
+	budget  memory.Bytes
+	tenants []*tenant
+}
+
+func newMemoryRig(t *testing.T, budget memory.Bytes, mode memory.Mode, policy compute.Policy) *memoryRig {
+	r := &rig{t: t, plane: New(Config{Memory: &Memory{Budget: budget, Mode: mode}}, policy)}
+	r.turn()
+	return &memoryRig{rig: r, budget: budget}
+}
+
+// tenant is a client with memory: it plays the preload library and the engine, which
+// moves the link's bytes while it is Stopped.
+type tenant struct {
+	*guest
+	rig *memoryRig
+
+	allocated, resident, pinned memory.Bytes
+	away                        memory.Bytes // of what is on the host, mapped to nothing
+	in, out                     uint64
+	asked                       memory.Bytes
+	dead                        bool
+	lazy                        bool // moves nothing
+	holds                       bool // it can do Level 3
+
+	onTurn time.Duration // could run so far
+	here   time.Duration // of that: with all its memory
+}
+
+// tenant starts one; level 3 or less.
+func (r *memoryRig) tenant(task compute.TaskID, priority int, level uint32) *tenant {
+	r.t.Helper()
+	if level == 3 {
+		r.turn(func(p *Plane) { p.SetOffer(compute.Device(testGPU.UUID.String()), offered) })
+	}
+	c := &tenant{guest: r.guest(task, priority), rig: r, holds: level == 3}
+	c.configure(0, 16, 8)
+	c.canDo(level, board.NothingInTheWay)
+	r.tenants = append(r.tenants, c)
+	c.ack()
+	c.tell()
+	return c
+}
+
+// stopped says whether memory of the client may be moved.
+func (c *tenant) stopped() bool {
+	v := c.board.HoldView(0)
+	if want, _ := c.device.Wish(); v.Held == board.HoldAll && v.Did == want {
+		return true
+	}
+	_, m := c.device.Memory()
+	return m.Flags&board.MemoryDrained != 0 && !c.device.Gate().Open()
+}
+
+func (c *tenant) free() bool {
+	return c.device.Gate().Open() && c.board.HoldView(0).Held == board.HoldNone
+}
+
+// allocate does what the library does: memory on the device as far as the target
+// goes, the rest on the host.
+func (c *tenant) allocate(n memory.Bytes) {
+	_, m := c.device.Memory()
+	if c.resident+n > memory.Bytes(m.Target) {
+		c.asked = n
+		c.tell()
+		c.ring()
+		_, m = c.device.Memory()
+		c.asked = 0
+	}
+	c.allocated += n
+	if c.resident+n <= memory.Bytes(m.Target) {
+		c.resident += n
+	} else {
+		c.resident += max(0, memory.Bytes(m.Target)-c.resident).Down()
+	}
+	c.tell()
+	c.ring()
+}
+
+func (c *tenant) tell() {
+	word, _ := c.device.Memory()
+	state := board.MemoryActive
+	if c.away > 0 {
+		state |= board.MemoryGone
+	}
+	c.device.TellMemory(board.MemoryView{
+		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident),
+		Host: uint64(c.allocated - c.resident), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
+	})
+}
+
+// act is what the client does in a step.
+func (c *tenant) act(step time.Duration) {
+	if c.dead {
+		return
+	}
+	c.ack()
+	if c.holds {
+		_, w := c.device.Wish()
+		if w.Hold == board.HoldNone { // whoever lets it run maps what is away
+			c.away = 0
+			c.tell()
+		}
+		c.obey()
+	}
+	_, m := c.device.Memory()
+	if !c.holds && m.Flags&board.MemoryDrained == 0 {
+		c.away = 0
+	}
+	moved := false
+	batch := memory.LinkRate.Over(step).Down()
+	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy {
+		switch {
+		case c.resident > target:
+			n := min(batch, c.resident-target)
+			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), true
+		case c.resident < target && c.resident < c.allocated:
+			n := min(batch, target-c.resident, c.allocated-c.resident)
+			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), true
+		}
+	}
+	c.tell()
+	if moved {
+		c.ring()
+	}
+	if c.free() {
+		c.onTurn += step
+		if c.resident == c.allocated {
+			c.here += step
+		}
+	}
+}
+
+// live lets time pass for all, and checks at every step what always holds.
+func (r *memoryRig) live(d time.Duration) {
+	r.t.Helper()
+	const step = 4 * time.Millisecond
+	for end := r.now + d; r.now < end; {
+		r.pass(step)
+		for _, c := range r.tenants {
+			c.act(step)
+		}
+		r.check()
+		if r.t.Failed() {
+			r.t.FailNow()
+		}
+	}
+}
+
+// check holds the plane to its promise, and the clients to what they may.
+func (r *memoryRig) check() {
+	r.t.Helper()
+	var sum memory.Bytes
+	for _, c := range r.tenants {
+		if c.dead {
+			continue
+		}
+		_, m := c.device.Memory()
+		sum += max(memory.Bytes(m.Target), c.resident) + c.pinned
+		if c.away > 0 && c.free() {
+			r.t.Errorf("at %v: task runs with %v away", r.now, c.away)
+		}
+	}
+	if sum > r.budget {
+		r.t.Errorf("at %v: the processes may have %v, the budget is %v", r.now, sum, r.budget)
+	}
+}
+
+func (r *memoryRig) wantResident(what string, c *tenant, n memory.Bytes) {
+	r.t.Helper()
+	if c.resident != n {
+		_, m := c.device.Memory()
+		r.t.Errorf("%s at %v: %v resident, want %v; it may have %v", what, r.now, c.resident, n, memory.Bytes(m.Target))
+	}
+}
+
+func TestMemoryIsAnsweredAtOnce(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	want, m := c.device.Memory()
+	if want == 0 || m.Flags != board.MemoryManaged || m.Target == 0 || m.Target > uint64(16*gib) {
+		t.Fatalf("answer %d %+v", want, m)
+	}
+	c.allocate(1 * gib)
+	r.wantResident("with room", c, gib)
+	r.live(100 * time.Millisecond)
+	if w, _ := c.device.Wish(); w != 0 && c.stopped() {
+		t.Error("stopped though all fits")
+	}
+}
+
+// TestNoMemoryWithoutABudget holds that a plane without one leaves the boards alone.
+func TestNoMemoryWithoutABudget(t *testing.T) {
+	r := newRig(t)
+	g := r.guest(1, 0)
+	g.device.TellMemory(board.MemoryView{State: board.MemoryActive, Allocated: 1 << 40, Resident: 1 << 40, Asked: 1 << 30})
+	g.ready(true)
+	r.pass(time.Second)
+	if want, m := g.device.Memory(); want != 0 || m != (board.Memory{}) {
+		t.Errorf("answer %d %+v", want, m)
+	}
+	if _, managed := r.plane.DescribeMemory(); managed {
+		t.Error("described as managed")
+	}
+}
+
+// TestTwoThatDoNotFitTakeTurns has two tasks whose memory exceeds the budget together:
+// each gets on, and most of its turn it has its memory.
+func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
+	for name, policy := range map[string]compute.Policy{"RR": compute.RR(), "HPF with equals": compute.HPF()} {
+		for _, level := range []uint32{2, 3} {
+			t.Run(name, func(t *testing.T) {
+				r := newMemoryRig(t, 16*gib, memory.Allocation, policy)
+				a, b := r.tenant(1, 0, level), r.tenant(2, 0, level)
+				for _, c := range []*tenant{a, b} {
+					c.ready(true)
+					for range 10 {
+						c.allocate(gib)
+					}
+				}
+				r.live(4 * time.Second)
+				for _, c := range []*tenant{a, b} {
+					t.Logf("level %d: on its turn %v, of that with all its memory %v, in %v out %v", level, c.onTurn, c.here, memory.Bytes(c.in), memory.Bytes(c.out))
+					if c.onTurn < 1200*time.Millisecond || c.here < c.onTurn*8/10 || c.in == 0 || c.out == 0 {
+						t.Errorf("level %d: too little", level)
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestOneThatExceedsTheBudget runs with what is there, and is not stopped for more.
+func TestOneThatExceedsTheBudget(t *testing.T) {
+	r := newMemoryRig(t, 8*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	c.ready(true)
+	for range 12 {
+		c.allocate(gib)
+	}
+	r.live(2 * time.Second)
+	if c.resident < 7*gib || c.onTurn < 1900*time.Millisecond {
+		t.Errorf("%v resident, ran %v", c.resident, c.onTurn)
+	}
+}
+
+// TestForegroundReturnsWhatItDoesNotUse has an idle foreground whose memory the
+// background needs: it gives it, and has it back when it works.
+func TestForegroundReturnsWhatItDoesNotUse(t *testing.T) {
+	for _, level := range []uint32{2, 3} {
+		r := newMemoryRig(t, 16*gib, memory.Allocation, compute.HPF())
+		low, high := r.tenant(1, 0, level), r.tenant(2, 5, level)
+		high.ready(true)
+		high.allocate(8 * gib)
+		r.live(50 * time.Millisecond)
+		r.wantResident("the foreground", high, 8*gib)
+		high.ready(false)
+		low.ready(true)
+		for range 14 {
+			low.allocate(gib)
+		}
+		r.live(3 * time.Second)
+		r.wantResident("the background beside an idle foreground", low, 14*gib)
+		before := high.onTurn
+		high.ready(true)
+		r.live(700 * time.Millisecond)
+		r.wantResident("the foreground at work again", high, 8*gib)
+		if ran := high.onTurn - before; ran < 250*time.Millisecond {
+			t.Errorf("level %d: of 700 ms the foreground ran %v", level, ran)
+		}
+		ran := low.onTurn
+		r.live(100 * time.Millisecond)
+		if low.onTurn != ran {
+			t.Error("the background runs beside the foreground")
+		}
+		high.ready(false)
+		r.live(100 * time.Millisecond)
+		if low.onTurn == ran {
+			t.Error("the background does not go on")
+		}
+	}
+}
+
+// TestCase24KilledInMidMove kills a task while its memory goes: what it had is free.
+func TestCase24KilledInMidMove(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	a, b := r.tenant(1, 0, 3), r.tenant(2, 0, 3)
+	for _, c := range []*tenant{a, b} {
+		c.ready(true)
+		c.allocate(10 * gib)
+	}
+	for a.away == 0 || a.stopped() == false {
+		r.live(4 * time.Millisecond)
+	}
+	a.dead = true
+	r.turn(func(p *Plane) { p.Remove(a.id) })
+	r.live(time.Second)
+	r.wantResident("the one that is left", b, 10*gib)
+	if state, _ := r.plane.DescribeMemory(); len(state.Devices[0].Processes) != 1 || state.Devices[0].Short {
+		t.Errorf("described as %+v", state.Devices[0])
+	}
+}
+
+// TestLeftAndLives has a process leave that lives on: its memory is not given to
+// others until it is dead.
+func TestLeftAndLives(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	a, b := r.tenant(1, 0, 3), r.tenant(2, 0, 3)
+	a.ready(true)
+	a.allocate(8 * gib)
+	b.ready(true)
+	r.live(100 * time.Millisecond)
+	a.dead = true
+	haunts := false
+	r.turn(func(p *Plane) { haunts = p.Haunt(a.id) })
+	if !haunts {
+		t.Fatal("nothing is known of it any more")
+	}
+	has := a.resident
+	for range 12 {
+		b.allocate(gib)
+	}
+	r.live(time.Second)
+	if b.resident+has > 16*gib {
+		t.Errorf("%v given beside the %v of one that lives", b.resident, has)
+	}
+	if state, _ := r.plane.DescribeMemory(); state.Devices[0].Gone < has {
+		t.Errorf("gone: %v, want %v at least", state.Devices[0].Gone, has)
+	}
+	r.turn(func(p *Plane) { p.Bury(a.id) })
+	r.live(2 * time.Second)
+	r.wantResident("when it is dead", b, 12*gib)
+}
+
+// TestNothingIsGivenWhileSomeAreAwaited is a restart: those who come back have memory
+// of which the daemon learns one by one.
+func TestNothingIsGivenWhileSomeAreAwaited(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	r.turn(func(p *Plane) { p.SetAwaited(true) })
+	a := r.tenant(1, 0, 3)
+	a.allocated, a.resident = 10*gib, 10*gib
+	a.tell()
+	a.ring()
+	a.ready(true)
+	r.live(50 * time.Millisecond)
+	if _, m := a.device.Memory(); m.Target != uint64(10*gib) || m.Flags != board.MemoryManaged {
+		t.Errorf("may have %v, has 10 GiB", memory.Bytes(m.Target))
+	}
+	b := r.tenant(2, 0, 3)
+	b.allocated, b.resident = 6*gib, 6*gib
+	b.tell()
+	b.ring()
+	r.turn(func(p *Plane) { p.SetAwaited(false) })
+	r.live(time.Second)
+	r.wantResident("the one at work", a, 10*gib)
+}
+
+// TestBudgetBelowWhatIsPinned is refused with the figures, and changes nothing.
+func TestBudgetBelowWhatIsPinned(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	c.pinned = 3 * gib
+	c.tell()
+	c.ring()
+	var err error
+	set := func(b memory.Bytes) { r.turn(func(p *Plane) { err = p.SetMemory(Memory{Budget: b, Mode: memory.Swap}) }) }
+	set(2 * gib)
+	if want := (&memory.BudgetError{Budget: 2 * gib, Pinned: 3 * gib}); err == nil || err.Error() != want.Error() {
+		t.Errorf("error %v, want %v", err, want)
+	}
+	if state, _ := r.plane.DescribeMemory(); state.Devices[0].Budget != 16*gib || state.Mode != memory.Allocation {
+		t.Errorf("described as %+v", state)
+	}
+	if set(4 * gib); err != nil {
+		t.Error(err)
+	}
+	if _, m := c.device.Memory(); m.Target > uint64(gib) {
+		t.Errorf("may have %v beside what is pinned", memory.Bytes(m.Target))
+	}
+}
+
+// TestCase29HostWithoutRoom has evictions stop when the host has no room for them, and
+// go on when it has.
+func TestCase29HostWithoutRoom(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	r.turn(func(p *Plane) { p.SetHost(5*gib, memory.LimitWanted) })
+	a, b := r.tenant(1, 0, 3), r.tenant(2, 0, 3)
+	for _, c := range []*tenant{a, b} {
+		c.ready(true)
+		for range 10 {
+			c.allocate(gib)
+		}
+	}
+	host := func() memory.Bytes { return a.allocated - a.resident + b.allocated - b.resident }
+	for range 100 {
+		r.live(20 * time.Millisecond)
+		if host() > 5*gib {
+			t.Fatalf("at %v: %v on the host, of 5 GiB", r.now, host())
+		}
+	}
+	if state, _ := r.plane.DescribeMemory(); !state.Devices[0].HostShort {
+		t.Error("it is not said that the host has no room")
+	}
+	if a.onTurn < 700*time.Millisecond || b.onTurn < 700*time.Millisecond {
+		t.Errorf("ran %v and %v", a.onTurn, b.onTurn)
+	}
+	r.turn(func(p *Plane) { p.SetHost(40*gib, memory.LimitWanted) })
+	r.live(200 * time.Millisecond)
+	if state, _ := r.plane.DescribeMemory(); state.Devices[0].HostShort {
+		t.Error("it is still said that the host has no room")
+	}
+}
+
+// TestLimitIsTold stores a process's limit where its library reads it.
+func TestLimitIsTold(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	r.turn(func(p *Plane) { p.SetLimit(c.id, 3*gib) })
+	if _, m := c.device.Memory(); m.Limit != uint64(3*gib) || m.Total != uint64(3*gib) || m.Target > uint64(3*gib) {
+		t.Errorf("answer %+v", m)
+	}
+}
+
+// TestReleaseLeavesWhatIsAwayClosed ends the daemon while memory is taken away: a gate
+// behind which some is missing is the client's to open.
+func TestReleaseLeavesWhatIsAwayClosed(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	a, b := r.tenant(1, 0, 2), r.tenant(2, 0, 2)
+	for _, c := range []*tenant{a, b} {
+		c.ready(true)
+		c.allocate(10 * gib)
+	}
+	for a.away == 0 && b.away == 0 {
+		r.live(4 * time.Millisecond)
+	}
+	r.plane.Release()
+	for _, c := range []*tenant{a, b} {
+		_, m := c.device.Memory()
+		if m.Flags&board.MemoryDrained != 0 {
+			t.Error("memory may still be taken away")
+		}
+		if c.device.Gate().Open() != (c.away == 0) {
+			t.Errorf("gate %v with %v away", c.device.Gate(), c.away)
+		}
+	}
+}
