@@ -134,11 +134,13 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 			give = surplus
 		}
 		s.plan = s.Resident - give
+		if s.target < s.Resident {
+			p.wake(now, s.turnsAt(now))
+		}
 		if !s.leaving(now) {
 			continue // somebody else has to make room meanwhile
 		}
 		need, out = need-give, true
-		p.wake(now, s.moved+stalled)
 		if give > lead {
 			break
 		}
@@ -150,6 +152,9 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 func (s *seat) leaving(now time.Duration) bool {
 	return s.target >= s.Resident || s.progresses(now)
 }
+
+// arriving says whether what it may bring in can be counted on.
+func (s *seat) arriving(now time.Duration) bool { return s.target != s.plan || s.progresses(now) }
 
 // rankGoers orders the tasks by who gives up first: who runs last, or, for tasks
 // that are swapped as a whole, who ran longest ago.
@@ -175,8 +180,7 @@ func (p *Planner) raise(free *Bytes, now time.Duration) {
 		if s.plan < s.desired {
 			return
 		}
-		if s.Stopped && s.incoming() > lead && (s.target != s.plan || s.progresses(now)) {
-			p.wake(now, s.moved+stalled)
+		if s.Stopped && s.incoming() > lead && s.arriving(now) {
 			return
 		}
 	}

@@ -7,13 +7,17 @@ import (
 )
 
 // hold decides whether a task should be Stopped for its memory. One whose turn
-// it is not is held as long as anything of it has to move. One whose turn it is
+// it is not is held as long as anything of it has to move, and does. One whose turn it is
 // is held back at the beginning until its memory is there, since what is missing
 // costs as much again at every pass over it; later on only for a short stop, if
 // there is a batch to bring in and it ran long enough since the last.
 func (p *Planner) hold(s *seat, now time.Duration) {
-	out := s.plan < s.Resident
-	in := s.missing() >= Granularity && (p.flows || s.progresses(now))
+	progress := s.progresses(now)
+	out := s.plan < s.Resident && progress
+	in := s.missing() >= Granularity && (progress || p.flows && s.plan <= s.Resident)
+	if s.plan < s.Resident || s.incoming() >= Granularity {
+		p.wake(now, s.turnsAt(now))
+	}
 	if s.class != due {
 		s.held = out || in
 		return
@@ -40,19 +44,21 @@ func (p *Planner) quantum(short bool) time.Duration {
 		return 0
 	}
 	var longest time.Duration
-	turns := 0
+	waiters := 0
 	for _, s := range p.order {
 		if s.class == due || s.class == coming {
-			turns++
 			longest = max(longest, p.load(s))
 		}
+		if s.class == coming {
+			waiters++
+		}
 	}
-	if turns < 2 {
+	if waiters == 0 {
 		return 0
 	}
 	// A quarter more than the load: it shares the way with the one that goes out,
 	// and the stop itself takes 2 ms.
 	q := longest + longest/4 + ahead
-	q = min(q, p.config.WaitCap/time.Duration(turns-1), compute.MaxQuantum)
+	q = min(q, p.config.WaitCap/time.Duration(waiters), compute.MaxQuantum)
 	return max(q, compute.DefaultQuantum)
 }

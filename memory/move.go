@@ -43,7 +43,7 @@ var (
 	// in and has room goes on.
 	ErrHostMemory = errors.New("host memory is short")
 	// ErrDeviceMemory: the device has no memory though the budget does. Nothing
-	// more comes in; what goes out goes on.
+	// more comes in; what goes out goes on only as far as the target asks for it.
 	ErrDeviceMemory = errors.New("device memory is short")
 	// ErrCopy and ErrMap: the driver refuses. No other batch begins, those under
 	// way end.
@@ -222,14 +222,14 @@ func (l *lane) step(m *Move) (Step, bool) {
 	return Step{act, l.next - 1, batch.IDs, batch.Bytes}, true
 }
 
-// turn keeps copies of one direction in order: a batch is copied when those
-// before it are, or are being.
+// turn keeps copies of one direction in order: a batch is copied after those
+// before it have begun to be.
 func (l *lane) turn(batch int, act Act) bool {
 	if act != CopyOut && act != CopyIn {
 		return true
 	}
 	for b := l.first; b < batch; b++ {
-		if p := l.at(b); !p.over && (p.act < act || p.act == act && !p.busy) && p.act != Restore {
+		if p := l.at(b); !p.over && p.act < act {
 			return false
 		}
 	}

@@ -170,9 +170,10 @@ func (p *Plan) stay(t *Table) {
 }
 
 // others has the rest of what is not on the device come in, what was used last
-// first, as far as there is room.
+// first, as far as there is room. It does not fill up the gaps that what leaves
+// is too large for.
 func (p *Plan) others(t *Table) {
-	if p.room < Granularity {
+	if p.room < Granularity || len(p.leave) > 0 {
 		return
 	}
 	p.rest = p.rest[:0]

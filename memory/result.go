@@ -37,10 +37,8 @@ func (m *Move) Done(s Step) {
 	switch s.Act {
 	case Reserve:
 		p.act = CopyOut
-		p.over = m.ended
 	case CopyOut:
 		p.act = Unmap
-		p.over = m.ended // its task is about to run, and there it is
 	case Unmap:
 		m.leave(s)
 		p.over = true
@@ -48,9 +46,6 @@ func (m *Move) Done(s Step) {
 		m.making -= s.Bytes
 		m.change(s.IDs, Loading)
 		p.act = CopyIn
-		if m.ended {
-			p.act = Restore
-		}
 	case CopyIn:
 		p.act = Commit
 	case Commit:
@@ -87,9 +82,14 @@ func (m *Move) Failed(s Step, err error) {
 		// nor taken back stays Loading.
 		p.over = true
 	}
-	if errors.Is(err, ErrHostMemory) || errors.Is(err, ErrDeviceMemory) {
-		l.closed = true
-	} else {
+	switch {
+	case errors.Is(err, ErrHostMemory):
+		m.out.closed = true
+	case errors.Is(err, ErrDeviceMemory):
+		m.in.closed = true
+		// What was to make room for it may as well stay.
+		m.out.closed = m.out.closed || m.table.figures.Resident <= m.target
+	default:
 		m.ended = true
 	}
 	l.retire()

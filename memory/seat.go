@@ -37,8 +37,12 @@ type seat struct {
 }
 
 // stalled is after how long without progress a task's moves are no longer
-// waited for: a batch takes 3 ms, and to stop a task 2.
-const stalled = 100 * time.Millisecond
+// waited for: a batch takes 3 ms, 30 if its host memory has to be made first, and
+// to stop a task takes 2. It is tried again every retry.
+const (
+	stalled = 100 * time.Millisecond
+	retry   = time.Second
+)
 
 // take reads the claims into the seats.
 func (p *Planner) take(now time.Duration, claims []Claim) {
@@ -116,7 +120,16 @@ func (s *seat) set(b Bytes, now time.Duration) {
 }
 
 // progresses says whether a move that was asked of the task is to be counted on.
-func (s *seat) progresses(now time.Duration) bool { return now-s.moved < stalled }
+func (s *seat) progresses(now time.Duration) bool { return (now-s.moved)%retry < stalled }
+
+// turnsAt is when progresses changes its answer if nothing moves.
+func (s *seat) turnsAt(now time.Duration) time.Duration {
+	since := (now - s.moved) % retry
+	if since < stalled {
+		return now - since + stalled
+	}
+	return now - since + retry
+}
 
 // missing is what the task should have and has not.
 func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident+s.Loading) }

@@ -29,6 +29,11 @@ func (q *TwoQueue) Use(id ID) {
 	default:
 		q.recent.push(id)
 	}
+	// Not before: what comes back is remembered even if what goes for it is one
+	// too many.
+	for q.gone.len() > q.ghosts {
+		q.gone.remove(q.gone.first())
+	}
 }
 
 func (q *TwoQueue) Evict(id ID) {
@@ -36,9 +41,6 @@ func (q *TwoQueue) Evict(id ID) {
 		return
 	}
 	q.gone.push(id)
-	for q.gone.len() > q.ghosts {
-		q.gone.remove(q.gone.first())
-	}
 }
 
 func (q *TwoQueue) Forget(id ID) {

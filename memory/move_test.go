@@ -1,0 +1,470 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// dice are for choices that are to be evenly likely, which rapid's are not.
+type dice struct{ *rand.Rand }
+
+func newDice(t *rapid.T) *dice {
+	return &dice{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))}
+}
+
+// in is true once in n times.
+func (d *dice) in(n int) bool { return d.IntN(n) == 0 }
+
+// upTo is any amount up to most, and often the whole or nothing.
+func (d *dice) upTo(most Bytes) Bytes {
+	switch d.IntN(6) {
+	case 0:
+		return most
+	case 1:
+		return 0
+	}
+	return Bytes(d.Int64N(int64(most) + 1))
+}
+
+// machine is the memory that a move works on: which copies there are of every
+// segment, and what is in them. It is what the preload library and the driver
+// are together, and refuses what they would refuse.
+type machine struct {
+	copies  map[ID]*copies
+	running bool
+}
+
+// copies are a segment's: contents are numbers, 0 is rubbish.
+type copies struct {
+	bytes          Bytes
+	truth          int // what its task wrote last
+	device, slot   int
+	hasDevice      bool // a device handle is made and mapped
+	hasSlot        bool
+	slotMapped     bool // at the segment's address
+	copied, loaded bool // a copy out or in is complete
+	moving         bool // a step is under way
+	stuck          bool // could not be restored
+}
+
+func newMachine(list []Segment) *machine {
+	m := &machine{copies: map[ID]*copies{}}
+	for i, s := range list {
+		c := &copies{bytes: s.Bytes, truth: i + 1}
+		switch s.State {
+		case Device:
+			c.device, c.hasDevice = c.truth, true
+		case Host:
+			c.slot, c.hasSlot, c.slotMapped = c.truth, true, true
+		case Away:
+			c.slot, c.hasSlot = c.truth, true
+		}
+		m.copies[s.ID] = c
+	}
+	return m
+}
+
+// do carries a step out, all of it.
+func (m *machine) do(s Step) error {
+	for _, id := range s.IDs {
+		if err := m.allowed(s.Act, m.copies[id]); err != nil {
+			return fmt.Errorf("%s of segment %d: %w", s.Act, id, err)
+		}
+	}
+	for _, id := range s.IDs {
+		m.change(s.Act, m.copies[id])
+	}
+	return nil
+}
+
+var errRefused = errors.New("refused")
+
+func (m *machine) allowed(a Act, c *copies) error {
+	ok := !m.running
+	switch a {
+	case Reserve:
+		ok = ok && c.hasDevice
+	case CopyOut:
+		ok = ok && c.hasDevice && c.hasSlot && !c.slotMapped
+	case Unmap:
+		ok = ok && c.hasDevice && c.hasSlot && c.copied
+	case Map:
+		ok = ok && !c.hasDevice && c.hasSlot
+	case CopyIn:
+		ok = ok && c.hasDevice && c.hasSlot
+	case Commit:
+		ok = ok && c.hasDevice && c.loaded
+	case Restore:
+		ok = ok && c.hasDevice && c.hasSlot
+	}
+	if !ok {
+		return fmt.Errorf("%w: running %v, %+v", errRefused, m.running, *c)
+	}
+	return nil
+}
+
+func (m *machine) change(a Act, c *copies) {
+	switch a {
+	case Reserve:
+		c.hasSlot = true
+	case CopyOut:
+		c.slot, c.copied = c.device, true
+	case Unmap:
+		c.device, c.hasDevice, c.copied = 0, false, false
+	case Map:
+		c.hasDevice, c.slotMapped, c.loaded = true, false, false
+	case CopyIn:
+		c.device, c.loaded = c.slot, true
+	case Commit:
+		c.hasSlot, c.slot, c.loaded = false, 0, false
+	case Restore:
+		c.hasDevice, c.device, c.loaded = false, 0, false
+	}
+}
+
+// resident is what the card really holds.
+func (m *machine) resident() (sum Bytes) {
+	for _, c := range m.copies {
+		if c.hasDevice {
+			sum += c.bytes
+		}
+	}
+	return sum
+}
+
+// resume lets the task run, as the preload library does: what is mapped to
+// nothing, or half way in, gets its slot mapped; the rest keeps what it has.
+// What the task then reads has to be what it wrote last; it writes anew.
+func (m *machine) resume(t *Table, round int) error {
+	t.Resumed()
+	for s := range t.All() {
+		c := m.copies[s.ID]
+		if s.State == Host && !c.slotMapped {
+			c.slotMapped, c.hasDevice, c.device = true, false, 0
+		}
+		seen := c.device
+		if s.State == Host {
+			seen = c.slot
+		}
+		if seen != c.truth {
+			return fmt.Errorf("segment %d on the %s: the task reads %d and wrote %d", s.ID, s.State, seen, c.truth)
+		}
+		c.truth = round*1000 + int(s.ID)
+		if s.State == Host {
+			c.slot = c.truth
+		} else {
+			c.device = c.truth
+			c.slot, c.hasSlot, c.copied = 0, false, false
+		}
+	}
+	return nil
+}
+
+// check compares the table with the machine.
+func (m *machine) check(t *Table, target, before Bytes) error {
+	for s := range t.All() {
+		c := m.copies[s.ID]
+		have := c.slot
+		if s.State == Device {
+			have = c.device
+		}
+		switch {
+		case have != c.truth:
+			return fmt.Errorf("segment %d, %s: the authoritative copy is %d, the task wrote %d", s.ID, s.State, have, c.truth)
+		case s.State == Host != c.slotMapped:
+			return fmt.Errorf("segment %d is %s and its slot mapped: %v", s.ID, s.State, c.slotMapped)
+		case s.State == Device && !c.hasDevice, s.State == Away && c.hasDevice && !c.moving:
+			return fmt.Errorf("segment %d is %s, on the device: %v", s.ID, s.State, c.hasDevice)
+		}
+	}
+	if r := m.resident(); r > max(target, before) {
+		return fmt.Errorf("%s on the device, with %s allowed and %s there before", r, target, before)
+	}
+	return nil
+}
+
+// drawSegments makes up a task's memory.
+func drawSegments(t *rapid.T, pins bool) []Segment {
+	n := 60 - rapid.IntRange(0, 60).Draw(t, "fewer segments")
+	list, address := make([]Segment, 0, n), uint64(1)<<40
+	for i := range n {
+		s := Segment{
+			ID: ID(i + 1), Allocation: uint64(i/8 + 1), Address: address,
+			Bytes: Granularity * Bytes(rapid.SampledFrom([]int{1, 3, 16, 16, 16}).Draw(t, "size")),
+			State: rapid.SampledFrom([]State{Device, Device, Host, Away}).Draw(t, "state"),
+			Used:  rapid.Uint64Range(0, 50).Draw(t, "used"),
+		}
+		switch rapid.IntRange(0, 9).Draw(t, "kind") {
+		case 0:
+			s.Arena = true
+		case 1:
+			if pins {
+				s.Pin, s.State = Pool, Device
+			}
+		}
+		address += uint64(s.Bytes) + uint64(Granularity)*uint64(rapid.IntRange(0, 1).Draw(t, "gap"))
+		list = append(list, s)
+	}
+	return list
+}
+
+// TestMoveKeepsEveryByte plays random moves, with results in any order, failures
+// of every step, changes of the target, stops, and death at every point, and
+// after each step wants the content of every authoritative copy to be what the
+// task wrote last, and the card to hold no more than allowed. In the end the
+// task runs and reads it all.
+func TestMoveKeepsEveryByte(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		table, list := NewTable(), drawSegments(t, true)
+		if err := table.Reset(list); err != nil {
+			t.Fatal(err)
+		}
+		m, order := newMachine(list), Order(NewLRU())
+		var move Move
+		var plan Plan
+		dice := newDice(t)
+		for round := range rapid.IntRange(1, 4).Draw(t, "rounds") {
+			all := table.Figures().Allocated
+			goal := dice.upTo(all)
+			var wanted []ID
+			if rapid.Bool().Draw(t, "known") {
+				wanted = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) ID { return ID(rapid.IntRange(0, 61).Draw(t, "id")) }), 0, 40).Draw(t, "wanted")
+			}
+			plan.Build(table, Goal{Target: goal, Order: order, Wanted: wanted})
+			checkPlan(t, table, &plan, goal, wanted)
+			credit := min(goal, dice.upTo(2*all))
+			before := table.Figures().Resident
+			move.Start(table, &plan, order, credit)
+			playMove(t, dice, m, table, &move, credit, before, all)
+			m.running = true
+			if err := m.resume(table, round+1); err != nil {
+				t.Fatal(err)
+			}
+			m.running = false
+			stopAgain(dice, m, table)
+		}
+	})
+}
+
+// stopAgain sends some of what is host-backed away, as a stop does not: it is
+// the state that an earlier move leaves behind.
+func stopAgain(d *dice, m *machine, table *Table) {
+	for s := range table.All() {
+		if s.State == Host && d.in(2) {
+			table.set(table.find(s.ID), Away)
+			m.copies[s.ID].slotMapped = false
+		}
+	}
+}
+
+// playMove answers a move's steps until it is over.
+func playMove(t *rapid.T, d *dice, m *machine, table *Table, move *Move, target, before, all Bytes) {
+	var open []Step
+	highest := target
+	for range 10000 {
+		for {
+			s, ok := move.Next()
+			if !ok {
+				break
+			}
+			if move.ended && s.Act != Commit && s.Act != Restore {
+				t.Fatalf("%s begins after the end", s)
+			}
+			open = append(open, s)
+			m.mark(s, true)
+		}
+		checkMove(t, move, open)
+		if move.Over() {
+			break
+		}
+		if move.Starved() {
+			if len(open) != 0 {
+				t.Fatalf("starved with %v under way", open)
+			}
+			if d.in(4) {
+				move.Stop()
+			} else {
+				target += max(Granularity, all/4)
+				move.SetTarget(target)
+			}
+			highest = max(highest, target)
+			continue
+		}
+		if len(open) == 0 {
+			t.Fatalf("nothing under way, and neither over nor starved: %+v", move)
+		}
+		switch {
+		case d.in(60):
+			move.Stop()
+		case d.in(60):
+			move.Kill()
+			m.die(t, d, table, open)
+			open = nil
+		case d.in(30):
+			target = d.upTo(all)
+			highest = max(highest, target)
+			move.SetTarget(target)
+		default:
+			open = answer(t, d, m, move, open)
+		}
+		if err := m.check(table, highest, before); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !move.Over() {
+		t.Fatal("the move has no end")
+	}
+	for s := range table.All() {
+		if s.State == Loading && !move.dead && !m.copies[s.ID].stuck {
+			t.Fatalf("%+v after the end", s)
+		}
+	}
+}
+
+// mark notes which segments a step is working on.
+func (m *machine) mark(s Step, moving bool) {
+	for _, id := range s.IDs {
+		m.copies[id].moving = moving
+	}
+}
+
+// die ends the steps under way, done or not, and nobody is told: the table is
+// read anew.
+func (m *machine) die(t *rapid.T, d *dice, table *Table, open []Step) {
+	for _, s := range open {
+		m.mark(s, false)
+		if d.in(2) {
+			if err := m.do(s); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var list []Segment
+	for s := range table.All() {
+		switch c := m.copies[s.ID]; {
+		case c.slotMapped:
+			s.State = Host
+		case !c.hasDevice:
+			s.State = Away
+		case c.device == c.truth:
+			s.State = Device
+		default:
+			s.State = Loading
+		}
+		list = append(list, s)
+	}
+	if err := table.Reset(list); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// answer gives one of the steps under way its result.
+func answer(t *rapid.T, d *dice, m *machine, move *Move, open []Step) []Step {
+	i := d.IntN(len(open))
+	s := open[i]
+	// Copies of one direction end in their order.
+	for j, o := range open[:i] {
+		if o.Act == s.Act && (s.Act == CopyOut || s.Act == CopyIn) {
+			i, s = j, o
+			break
+		}
+	}
+	if d.in(25) {
+		for _, id := range s.IDs {
+			m.copies[id].stuck = s.Act == Restore
+		}
+		move.Failed(s, []error{ErrCopy, ErrMap, ErrHostMemory, ErrDeviceMemory}[d.IntN(4)])
+	} else {
+		if err := m.do(s); err != nil {
+			t.Fatal(err)
+		}
+		move.Done(s)
+	}
+	m.mark(s, false)
+	return slices.Delete(open, i, i+1)
+}
+
+// checkMove wants the steps under way to be such that a caller can do them at
+// once: a batch has one, and copies are given out in order.
+func checkMove(t *rapid.T, move *Move, open []Step) {
+	if move.Busy() != (len(open) > 0) {
+		t.Fatalf("busy %v with %v under way", move.Busy(), open)
+	}
+	last := map[Act]int{CopyOut: -1, CopyIn: -1}
+	for i, s := range open {
+		for _, o := range open[:i] {
+			if (o.Act <= Unmap) == (s.Act <= Unmap) && o.Batch == s.Batch {
+				t.Fatalf("%s and %s at once", o, s)
+			}
+		}
+		if at, ok := last[s.Act]; ok {
+			if s.Batch < at {
+				t.Fatalf("%s after batch %d", s, at)
+			}
+			last[s.Act] = s.Batch
+		}
+	}
+}
+
+// checkPlan wants a plan to be what it says: batches large enough, nothing
+// pinned, nothing twice, the goal kept, and what is wanted first on the device
+// as far as it fits.
+func checkPlan(t *rapid.T, table *Table, plan *Plan, goal Bytes, wanted []ID) {
+	f := table.Figures()
+	out, in := plan.Bytes()
+	seen := map[ID]bool{}
+	each := func(list []Batch, on bool) {
+		for i, b := range list {
+			var sum Bytes
+			var end uint64
+			for _, id := range b.IDs {
+				s, ok := table.Get(id)
+				if !ok || seen[id] || s.State.OnDevice() != on || s.Pin != Movable || s.Address < end {
+					t.Fatalf("batch %v holds %+v, seen %v", b, s, seen[id])
+				}
+				seen[id], end = true, s.Address
+				sum += s.Bytes
+			}
+			if sum != b.Bytes || sum < BatchBytes && i < len(list)-1 || sum >= BatchBytes+PieceBytes {
+				t.Fatalf("batch %d of %d has %s, says %s", i, len(list), sum, b.Bytes)
+			}
+		}
+	}
+	each(plan.Out, true)
+	each(plan.In, false)
+	if end := f.Resident - out + in; end > max(goal, f.Pinned) {
+		t.Fatalf("ends with %s on the device, %s pinned, goal %s", end, f.Pinned, goal)
+	}
+	for _, b := range plan.In {
+		for _, id := range b.IDs {
+			if s, _ := table.Get(id); len(plan.Out) > 0 && !s.Arena && !slices.Contains(wanted, id) {
+				t.Fatalf("%+v comes in, which nobody asked for, while %s go out", s, out)
+			}
+		}
+	}
+	// What is wanted first is there in the end, unless what is kept before it
+	// leaves no room.
+	left := goal - f.Pinned
+	for s := range table.All() {
+		if s.Arena && s.Pin == Movable {
+			left -= s.Bytes
+		}
+	}
+	for _, id := range wanted {
+		s, ok := table.Get(id)
+		if !ok || s.Arena || s.Pin != Movable {
+			continue
+		}
+		if left -= s.Bytes; left < 0 {
+			break
+		}
+		if s.State.OnDevice() == seen[id] {
+			t.Fatalf("%+v is wanted and there is room, moves %v", s, seen[id])
+		}
+	}
+}
