@@ -115,7 +115,9 @@ type RegisterRequest struct {
 	// daemon's.
 	IdleAfterNs uint64 `protobuf:"varint,11,opt,name=idle_after_ns,json=idleAfterNs,proto3" json:"idle_after_ns,omitempty"`
 	// All hints of the task that is started; instead of those above if it is there.
-	Hints         *Hints `protobuf:"bytes,12,opt,name=hints,proto3" json:"hints,omitempty"`
+	Hints *Hints `protobuf:"bytes,12,opt,name=hints,proto3" json:"hints,omitempty"`
+	// Bytes that the process may allocate on a device; 0: what the card has.
+	MemoryLimit   uint64 `protobuf:"varint,30,opt,name=memory_limit,json=memoryLimit,proto3" json:"memory_limit,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -232,6 +234,13 @@ func (x *RegisterRequest) GetHints() *Hints {
 		return x.Hints
 	}
 	return nil
+}
+
+func (x *RegisterRequest) GetMemoryLimit() uint64 {
+	if x != nil {
+		return x.MemoryLimit
+	}
+	return 0
 }
 
 type RegisterResponse struct {
@@ -843,8 +852,10 @@ type Account struct {
 	// Requests that ended while the task had a deadline.
 	DeadlinesMet    uint64 `protobuf:"varint,11,opt,name=deadlines_met,json=deadlinesMet,proto3" json:"deadlines_met,omitempty"`
 	DeadlinesMissed uint64 `protobuf:"varint,12,opt,name=deadlines_missed,json=deadlinesMissed,proto3" json:"deadlines_missed,omitempty"`
-	unknownFields   protoimpl.UnknownFields
-	sizeCache       protoimpl.SizeCache
+	// Part of the waiting in which its memory was moved.
+	MemoryNs      uint64 `protobuf:"varint,13,opt,name=memory_ns,json=memoryNs,proto3" json:"memory_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Account) Reset() {
@@ -957,6 +968,13 @@ func (x *Account) GetDeadlinesMet() uint64 {
 func (x *Account) GetDeadlinesMissed() uint64 {
 	if x != nil {
 		return x.DeadlinesMissed
+	}
+	return 0
+}
+
+func (x *Account) GetMemoryNs() uint64 {
+	if x != nil {
+		return x.MemoryNs
 	}
 	return 0
 }
@@ -1086,9 +1104,9 @@ type Device struct {
 	// Part of each of the last 60 seconds, in 1/1000, that it had the device; those
 	// who run together share the time alike. The newest last; fewer when it has been
 	// there for less.
-	Shares []uint32 `protobuf:"varint,20,rep,packed,name=shares,proto3" json:"shares,omitempty"`
+	Shares []uint32 `protobuf:"varint,40,rep,packed,name=shares,proto3" json:"shares,omitempty"`
 	// Commands that wait or run.
-	Outstanding   uint64 `protobuf:"varint,21,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	Outstanding   uint64 `protobuf:"varint,41,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2342,7 +2360,9 @@ type GetStatusResponse struct {
 	// Wishes about channel groups stored since the start.
 	Wishes uint64 `protobuf:"varint,16,opt,name=wishes,proto3" json:"wishes,omitempty"`
 	// Devices that were used since the start.
-	Offers        []*DeviceOffer `protobuf:"bytes,17,rep,name=offers,proto3" json:"offers,omitempty"`
+	Offers []*DeviceOffer `protobuf:"bytes,17,rep,name=offers,proto3" json:"offers,omitempty"`
+	// Memory is managed: programs are to be started with XMSCHED_MEMORY=1.
+	MemoryManaged bool `protobuf:"varint,30,opt,name=memory_managed,json=memoryManaged,proto3" json:"memory_managed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2494,6 +2514,13 @@ func (x *GetStatusResponse) GetOffers() []*DeviceOffer {
 		return x.Offers
 	}
 	return nil
+}
+
+func (x *GetStatusResponse) GetMemoryManaged() bool {
+	if x != nil {
+		return x.MemoryManaged
+	}
+	return false
 }
 
 // DeviceOffer says whether Level 3 is to be had on a device.
@@ -2941,6 +2968,822 @@ func (x *TokenResponse) GetMetrics() string {
 	return ""
 }
 
+type MemoryStatsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryStatsRequest) Reset() {
+	*x = MemoryStatsRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryStatsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryStatsRequest) ProtoMessage() {}
+
+func (x *MemoryStatsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryStatsRequest.ProtoReflect.Descriptor instead.
+func (*MemoryStatsRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{38}
+}
+
+type MemoryStatsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// false: the daemon was started without --hbm-budget, and the rest is empty.
+	Managed bool `protobuf:"varint,1,opt,name=managed,proto3" json:"managed,omitempty"`
+	// allocation, predict, swap or serial.
+	Policy  string          `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	Devices []*DeviceMemory `protobuf:"bytes,3,rep,name=devices,proto3" json:"devices,omitempty"`
+	Host    *HostMemory     `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	// Processes of before a restart may still come back; until then nobody is given
+	// more than he has.
+	Awaiting      bool `protobuf:"varint,5,opt,name=awaiting,proto3" json:"awaiting,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryStatsResponse) Reset() {
+	*x = MemoryStatsResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryStatsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryStatsResponse) ProtoMessage() {}
+
+func (x *MemoryStatsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryStatsResponse.ProtoReflect.Descriptor instead.
+func (*MemoryStatsResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *MemoryStatsResponse) GetManaged() bool {
+	if x != nil {
+		return x.Managed
+	}
+	return false
+}
+
+func (x *MemoryStatsResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *MemoryStatsResponse) GetDevices() []*DeviceMemory {
+	if x != nil {
+		return x.Devices
+	}
+	return nil
+}
+
+func (x *MemoryStatsResponse) GetHost() *HostMemory {
+	if x != nil {
+		return x.Host
+	}
+	return nil
+}
+
+func (x *MemoryStatsResponse) GetAwaiting() bool {
+	if x != nil {
+		return x.Awaiting
+	}
+	return false
+}
+
+// DeviceMemory is the memory of one device, in bytes.
+type DeviceMemory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Uuid  string                 `protobuf:"bytes,1,opt,name=uuid,proto3" json:"uuid,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why memory is not managed there; empty where it is.
+	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// What all tasks together may have.
+	Budget uint64 `protobuf:"varint,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	// What the card has; 0: not known.
+	Card uint64 `protobuf:"varint,5,opt,name=card,proto3" json:"card,omitempty"`
+	// What the driver takes for the processes that are there, as far as it counts.
+	DriverOwned uint64 `protobuf:"varint,6,opt,name=driver_owned,json=driverOwned,proto3" json:"driver_owned,omitempty"`
+	// Sum over the processes of what they may have and have.
+	Committed uint64 `protobuf:"varint,7,opt,name=committed,proto3" json:"committed,omitempty"`
+	Allocated uint64 `protobuf:"varint,8,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	Resident  uint64 `protobuf:"varint,9,opt,name=resident,proto3" json:"resident,omitempty"`
+	Host      uint64 `protobuf:"varint,10,opt,name=host,proto3" json:"host,omitempty"`
+	Pinned    uint64 `protobuf:"varint,11,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// By which what is pinned exceeds the budget.
+	Over uint64 `protobuf:"varint,12,opt,name=over,proto3" json:"over,omitempty"`
+	// The tasks want more than there is.
+	Oversubscribed bool `protobuf:"varint,13,opt,name=oversubscribed,proto3" json:"oversubscribed,omitempty"`
+	// Of processes that have left the daemon and live on.
+	LeftBehind uint64 `protobuf:"varint,14,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
+	// Evictions stand still, as the host has no room.
+	HostShort bool `protobuf:"varint,15,opt,name=host_short,json=hostShort,proto3" json:"host_short,omitempty"`
+	// Of the tasks that the caller may see.
+	Processes     []*ProcessMemory `protobuf:"bytes,16,rep,name=processes,proto3" json:"processes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeviceMemory) Reset() {
+	*x = DeviceMemory{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeviceMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeviceMemory) ProtoMessage() {}
+
+func (x *DeviceMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeviceMemory.ProtoReflect.Descriptor instead.
+func (*DeviceMemory) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{40}
+}
+
+func (x *DeviceMemory) GetUuid() string {
+	if x != nil {
+		return x.Uuid
+	}
+	return ""
+}
+
+func (x *DeviceMemory) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DeviceMemory) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *DeviceMemory) GetBudget() uint64 {
+	if x != nil {
+		return x.Budget
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetCard() uint64 {
+	if x != nil {
+		return x.Card
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetDriverOwned() uint64 {
+	if x != nil {
+		return x.DriverOwned
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetCommitted() uint64 {
+	if x != nil {
+		return x.Committed
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetAllocated() uint64 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetResident() uint64 {
+	if x != nil {
+		return x.Resident
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetHost() uint64 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetPinned() uint64 {
+	if x != nil {
+		return x.Pinned
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetOver() uint64 {
+	if x != nil {
+		return x.Over
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetOversubscribed() bool {
+	if x != nil {
+		return x.Oversubscribed
+	}
+	return false
+}
+
+func (x *DeviceMemory) GetLeftBehind() uint64 {
+	if x != nil {
+		return x.LeftBehind
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetHostShort() bool {
+	if x != nil {
+		return x.HostShort
+	}
+	return false
+}
+
+func (x *DeviceMemory) GetProcesses() []*ProcessMemory {
+	if x != nil {
+		return x.Processes
+	}
+	return nil
+}
+
+type ProcessMemory struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Task          uint64                 `protobuf:"varint,1,opt,name=task,proto3" json:"task,omitempty"`
+	Name          string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	Uid           uint32                 `protobuf:"varint,4,opt,name=uid,proto3" json:"uid,omitempty"`
+	Memory        *Memory                `protobuf:"bytes,5,opt,name=memory,proto3" json:"memory,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProcessMemory) Reset() {
+	*x = ProcessMemory{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProcessMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProcessMemory) ProtoMessage() {}
+
+func (x *ProcessMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProcessMemory.ProtoReflect.Descriptor instead.
+func (*ProcessMemory) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ProcessMemory) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *ProcessMemory) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProcessMemory) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *ProcessMemory) GetUid() uint32 {
+	if x != nil {
+		return x.Uid
+	}
+	return 0
+}
+
+func (x *ProcessMemory) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
+}
+
+// Memory is that of a process, or of a task, on one device, in bytes.
+type Memory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// That it may allocate; 0: what the card has.
+	Limit     uint64 `protobuf:"varint,1,opt,name=limit,proto3" json:"limit,omitempty"`
+	Allocated uint64 `protobuf:"varint,2,opt,name=allocated,proto3" json:"allocated,omitempty"`
+	// Of that on the device, and on the host.
+	Resident uint64 `protobuf:"varint,3,opt,name=resident,proto3" json:"resident,omitempty"`
+	Host     uint64 `protobuf:"varint,4,opt,name=host,proto3" json:"host,omitempty"`
+	// Other memory of it on the device, which cannot be moved.
+	Pinned uint64 `protobuf:"varint,5,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// Room that an allocation waits for.
+	Asked uint64 `protobuf:"varint,6,opt,name=asked,proto3" json:"asked,omitempty"`
+	// Of what is allocated, what no allocation asked for.
+	Waste uint64 `protobuf:"varint,7,opt,name=waste,proto3" json:"waste,omitempty"`
+	// May be on the device now, and should be in the end; pinned memory included.
+	Target  uint64 `protobuf:"varint,8,opt,name=target,proto3" json:"target,omitempty"`
+	Desired uint64 `protobuf:"varint,9,opt,name=desired,proto3" json:"desired,omitempty"`
+	// What its next turn touches.
+	WorkingSet uint64 `protobuf:"varint,10,opt,name=working_set,json=workingSet,proto3" json:"working_set,omitempty"`
+	MovedIn    uint64 `protobuf:"varint,11,opt,name=moved_in,json=movedIn,proto3" json:"moved_in,omitempty"`
+	MovedOut   uint64 `protobuf:"varint,12,opt,name=moved_out,json=movedOut,proto3" json:"moved_out,omitempty"`
+	// Bytes a second while it moved; 0: nothing was timed.
+	InPerS  float64 `protobuf:"fixed64,13,opt,name=in_per_s,json=inPerS,proto3" json:"in_per_s,omitempty"`
+	OutPerS float64 `protobuf:"fixed64,14,opt,name=out_per_s,json=outPerS,proto3" json:"out_per_s,omitempty"`
+	// It stood still for its memory to be moved.
+	StallNs uint64 `protobuf:"varint,15,opt,name=stall_ns,json=stallNs,proto3" json:"stall_ns,omitempty"`
+	// Part of what came in that came while it was not its turn, 0 to 1.
+	Hidden float64 `protobuf:"fixed64,16,opt,name=hidden,proto3" json:"hidden,omitempty"`
+	// It is stopped for its memory.
+	Held bool `protobuf:"varint,17,opt,name=held,proto3" json:"held,omitempty"`
+	// It waits for those to have their turn beside which it does not fit.
+	Waits bool `protobuf:"varint,18,opt,name=waits,proto3" json:"waits,omitempty"`
+	// stay, in or out.
+	Move string `protobuf:"bytes,19,opt,name=move,proto3" json:"move,omitempty"`
+	// Length of its turns that its memory asks for; 0: the policy's own.
+	QuantumNs uint64 `protobuf:"varint,20,opt,name=quantum_ns,json=quantumNs,proto3" json:"quantum_ns,omitempty"`
+	// How long all that it wants takes to come in.
+	LoadNs uint64 `protobuf:"varint,21,opt,name=load_ns,json=loadNs,proto3" json:"load_ns,omitempty"`
+	// Why what is pinned cannot be moved, or nothing of it can; empty: all can.
+	Why           string `protobuf:"bytes,22,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Memory) Reset() {
+	*x = Memory{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Memory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Memory) ProtoMessage() {}
+
+func (x *Memory) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Memory.ProtoReflect.Descriptor instead.
+func (*Memory) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *Memory) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *Memory) GetAllocated() uint64 {
+	if x != nil {
+		return x.Allocated
+	}
+	return 0
+}
+
+func (x *Memory) GetResident() uint64 {
+	if x != nil {
+		return x.Resident
+	}
+	return 0
+}
+
+func (x *Memory) GetHost() uint64 {
+	if x != nil {
+		return x.Host
+	}
+	return 0
+}
+
+func (x *Memory) GetPinned() uint64 {
+	if x != nil {
+		return x.Pinned
+	}
+	return 0
+}
+
+func (x *Memory) GetAsked() uint64 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *Memory) GetWaste() uint64 {
+	if x != nil {
+		return x.Waste
+	}
+	return 0
+}
+
+func (x *Memory) GetTarget() uint64 {
+	if x != nil {
+		return x.Target
+	}
+	return 0
+}
+
+func (x *Memory) GetDesired() uint64 {
+	if x != nil {
+		return x.Desired
+	}
+	return 0
+}
+
+func (x *Memory) GetWorkingSet() uint64 {
+	if x != nil {
+		return x.WorkingSet
+	}
+	return 0
+}
+
+func (x *Memory) GetMovedIn() uint64 {
+	if x != nil {
+		return x.MovedIn
+	}
+	return 0
+}
+
+func (x *Memory) GetMovedOut() uint64 {
+	if x != nil {
+		return x.MovedOut
+	}
+	return 0
+}
+
+func (x *Memory) GetInPerS() float64 {
+	if x != nil {
+		return x.InPerS
+	}
+	return 0
+}
+
+func (x *Memory) GetOutPerS() float64 {
+	if x != nil {
+		return x.OutPerS
+	}
+	return 0
+}
+
+func (x *Memory) GetStallNs() uint64 {
+	if x != nil {
+		return x.StallNs
+	}
+	return 0
+}
+
+func (x *Memory) GetHidden() float64 {
+	if x != nil {
+		return x.Hidden
+	}
+	return 0
+}
+
+func (x *Memory) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *Memory) GetWaits() bool {
+	if x != nil {
+		return x.Waits
+	}
+	return false
+}
+
+func (x *Memory) GetMove() string {
+	if x != nil {
+		return x.Move
+	}
+	return ""
+}
+
+func (x *Memory) GetQuantumNs() uint64 {
+	if x != nil {
+		return x.QuantumNs
+	}
+	return 0
+}
+
+func (x *Memory) GetLoadNs() uint64 {
+	if x != nil {
+		return x.LoadNs
+	}
+	return 0
+}
+
+func (x *Memory) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+// HostMemory is what moved memory takes of the host, in bytes.
+type HostMemory struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Used  uint64                 `protobuf:"varint,1,opt,name=used,proto3" json:"used,omitempty"`
+	// Most that it may take; 0 and no limited_by: not bounded.
+	Limit uint64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
+	// What bounds it.
+	LimitedBy     string `protobuf:"bytes,3,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostMemory) Reset() {
+	*x = HostMemory{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostMemory) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostMemory) ProtoMessage() {}
+
+func (x *HostMemory) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostMemory.ProtoReflect.Descriptor instead.
+func (*HostMemory) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *HostMemory) GetUsed() uint64 {
+	if x != nil {
+		return x.Used
+	}
+	return 0
+}
+
+func (x *HostMemory) GetLimit() uint64 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+func (x *HostMemory) GetLimitedBy() string {
+	if x != nil {
+		return x.LimitedBy
+	}
+	return ""
+}
+
+type SetMemoryRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What all tasks together may have on each device.
+	Budget *uint64 `protobuf:"varint,1,opt,name=budget,proto3,oneof" json:"budget,omitempty"`
+	// What moved memory may take of the host; 0: as much as is sound.
+	HostBudget *uint64 `protobuf:"varint,2,opt,name=host_budget,json=hostBudget,proto3,oneof" json:"host_budget,omitempty"`
+	Policy     *string `protobuf:"bytes,3,opt,name=policy,proto3,oneof" json:"policy,omitempty"`
+	// One of the two, with a limit.
+	Pid  int32  `protobuf:"varint,4,opt,name=pid,proto3" json:"pid,omitempty"`
+	Task uint64 `protobuf:"varint,5,opt,name=task,proto3" json:"task,omitempty"`
+	// That each process of it, those to come included, may allocate on a device; 0: no
+	// limit.
+	Limit         *uint64 `protobuf:"varint,6,opt,name=limit,proto3,oneof" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMemoryRequest) Reset() {
+	*x = SetMemoryRequest{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMemoryRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMemoryRequest) ProtoMessage() {}
+
+func (x *SetMemoryRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMemoryRequest.ProtoReflect.Descriptor instead.
+func (*SetMemoryRequest) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *SetMemoryRequest) GetBudget() uint64 {
+	if x != nil && x.Budget != nil {
+		return *x.Budget
+	}
+	return 0
+}
+
+func (x *SetMemoryRequest) GetHostBudget() uint64 {
+	if x != nil && x.HostBudget != nil {
+		return *x.HostBudget
+	}
+	return 0
+}
+
+func (x *SetMemoryRequest) GetPolicy() string {
+	if x != nil && x.Policy != nil {
+		return *x.Policy
+	}
+	return ""
+}
+
+func (x *SetMemoryRequest) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *SetMemoryRequest) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
+func (x *SetMemoryRequest) GetLimit() uint64 {
+	if x != nil && x.Limit != nil {
+		return *x.Limit
+	}
+	return 0
+}
+
+type SetMemoryResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Budget        uint64                 `protobuf:"varint,1,opt,name=budget,proto3" json:"budget,omitempty"`
+	HostBudget    uint64                 `protobuf:"varint,2,opt,name=host_budget,json=hostBudget,proto3" json:"host_budget,omitempty"`
+	Policy        string                 `protobuf:"bytes,3,opt,name=policy,proto3" json:"policy,omitempty"`
+	Task          uint64                 `protobuf:"varint,4,opt,name=task,proto3" json:"task,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetMemoryResponse) Reset() {
+	*x = SetMemoryResponse{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetMemoryResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetMemoryResponse) ProtoMessage() {}
+
+func (x *SetMemoryResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetMemoryResponse.ProtoReflect.Descriptor instead.
+func (*SetMemoryResponse) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *SetMemoryResponse) GetBudget() uint64 {
+	if x != nil {
+		return x.Budget
+	}
+	return 0
+}
+
+func (x *SetMemoryResponse) GetHostBudget() uint64 {
+	if x != nil {
+		return x.HostBudget
+	}
+	return 0
+}
+
+func (x *SetMemoryResponse) GetPolicy() string {
+	if x != nil {
+		return x.Policy
+	}
+	return ""
+}
+
+func (x *SetMemoryResponse) GetTask() uint64 {
+	if x != nil {
+		return x.Task
+	}
+	return 0
+}
+
 var File_xserver_api_v1_xserver_proto protoreflect.FileDescriptor
 
 const file_xserver_api_v1_xserver_proto_rawDesc = "" +
@@ -2950,7 +3793,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tRejection\x12\x14\n" +
 	"\x05field\x18\x01 \x01(\tR\x05field\x12\x14\n" +
 	"\x05given\x18\x02 \x01(\tR\x05given\x12\x18\n" +
-	"\aallowed\x18\x03 \x03(\tR\aallowed\"\xf6\x02\n" +
+	"\aallowed\x18\x03 \x03(\tR\aallowed\"\x99\x03\n" +
 	"\x0fRegisterRequest\x12\x14\n" +
 	"\x05nonce\x18\x01 \x01(\x04R\x05nonce\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x1d\n" +
@@ -2966,7 +3809,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"quantum_ns\x18\n" +
 	" \x01(\x04R\tquantumNs\x12\"\n" +
 	"\ridle_after_ns\x18\v \x01(\x04R\vidleAfterNs\x12'\n" +
-	"\x05hints\x18\f \x01(\v2\x11.xmsched.v1.HintsR\x05hints\"X\n" +
+	"\x05hints\x18\f \x01(\v2\x11.xmsched.v1.HintsR\x05hints\x12!\n" +
+	"\fmemory_limit\x18\x1e \x01(\x04R\vmemoryLimit\"X\n" +
 	"\x10RegisterResponse\x12\x16\n" +
 	"\x06ticket\x18\x01 \x01(\tR\x06ticket\x12\x12\n" +
 	"\x04task\x18\x02 \x01(\x04R\x04task\x12\x18\n" +
@@ -3016,7 +3860,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\adevices\x18\x06 \x03(\v2\x12.xmsched.v1.DeviceR\adevices\x12-\n" +
 	"\aaccount\x18\a \x01(\v2\x13.xmsched.v1.AccountR\aaccount\x12\"\n" +
 	"\rbegan_unix_ns\x18\b \x01(\x04R\vbeganUnixNs\x12\"\n" +
-	"\rended_unix_ns\x18\t \x01(\x04R\vendedUnixNs\"\x9e\x03\n" +
+	"\rended_unix_ns\x18\t \x01(\x04R\vendedUnixNs\"\xbb\x03\n" +
 	"\aAccount\x12\x15\n" +
 	"\x06run_ns\x18\x01 \x01(\x04R\x05runNs\x12\x17\n" +
 	"\await_ns\x18\x02 \x01(\x04R\x06waitNs\x12!\n" +
@@ -3032,7 +3876,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\aslo_met\x18\n" +
 	" \x01(\x04R\x06sloMet\x12#\n" +
 	"\rdeadlines_met\x18\v \x01(\x04R\fdeadlinesMet\x12)\n" +
-	"\x10deadlines_missed\x18\f \x01(\x04R\x0fdeadlinesMissed\"\xb0\x01\n" +
+	"\x10deadlines_missed\x18\f \x01(\x04R\x0fdeadlinesMissed\x12\x1b\n" +
+	"\tmemory_ns\x18\r \x01(\x04R\bmemoryNs\"\xb0\x01\n" +
 	"\aLatency\x12\x1a\n" +
 	"\brequests\x18\x01 \x01(\x04R\brequests\x12\x15\n" +
 	"\x06p50_ns\x18\x02 \x01(\x04R\x05p50Ns\x12\x15\n" +
@@ -3062,8 +3907,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\bslice_ns\x18\x0e \x01(\x04R\asliceNs\x12\x16\n" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
 	"\x06regime\x18\x10 \x01(\tR\x06regime\x12\x16\n" +
-	"\x06shares\x18\x14 \x03(\rR\x06shares\x12 \n" +
-	"\voutstanding\x18\x15 \x01(\x04R\voutstanding\"M\n" +
+	"\x06shares\x18( \x03(\rR\x06shares\x12 \n" +
+	"\voutstanding\x18) \x01(\x04R\voutstanding\"M\n" +
 	"\tLevelCost\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
 	"\x05taken\x18\x02 \x01(\x04R\x05taken\x12\x14\n" +
@@ -3173,7 +4018,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"+\n" +
 	"\x11SetPolicyResponse\x12\x16\n" +
 	"\x06policy\x18\x01 \x01(\tR\x06policy\"\x12\n" +
-	"\x10GetStatusRequest\"\x85\x04\n" +
+	"\x10GetStatusRequest\"\xac\x04\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x10\n" +
 	"\x03pid\x18\x02 \x01(\x05R\x03pid\x12\x10\n" +
@@ -3192,7 +4037,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x0fdecision_max_ns\x18\x0e \x01(\x04R\rdecisionMaxNs\x12\"\n" +
 	"\ridle_after_ns\x18\x0f \x01(\x04R\vidleAfterNs\x12\x16\n" +
 	"\x06wishes\x18\x10 \x01(\x04R\x06wishes\x12/\n" +
-	"\x06offers\x18\x11 \x03(\v2\x17.xmsched.v1.DeviceOfferR\x06offers\"_\n" +
+	"\x06offers\x18\x11 \x03(\v2\x17.xmsched.v1.DeviceOfferR\x06offers\x12%\n" +
+	"\x0ememory_managed\x18\x1e \x01(\bR\rmemoryManaged\"_\n" +
 	"\vDeviceOffer\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
@@ -3219,7 +4065,90 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\rTokenResponse\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04http\x18\x02 \x01(\tR\x04http\x12\x18\n" +
-	"\ametrics\x18\x03 \x01(\tR\ametrics2\xd4\x06\n" +
+	"\ametrics\x18\x03 \x01(\tR\ametrics\"\x14\n" +
+	"\x12MemoryStatsRequest\"\xc3\x01\n" +
+	"\x13MemoryStatsResponse\x12\x18\n" +
+	"\amanaged\x18\x01 \x01(\bR\amanaged\x12\x16\n" +
+	"\x06policy\x18\x02 \x01(\tR\x06policy\x122\n" +
+	"\adevices\x18\x03 \x03(\v2\x18.xmsched.v1.DeviceMemoryR\adevices\x12*\n" +
+	"\x04host\x18\x04 \x01(\v2\x16.xmsched.v1.HostMemoryR\x04host\x12\x1a\n" +
+	"\bawaiting\x18\x05 \x01(\bR\bawaiting\"\xd0\x03\n" +
+	"\fDeviceMemory\x12\x12\n" +
+	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x16\n" +
+	"\x06budget\x18\x04 \x01(\x04R\x06budget\x12\x12\n" +
+	"\x04card\x18\x05 \x01(\x04R\x04card\x12!\n" +
+	"\fdriver_owned\x18\x06 \x01(\x04R\vdriverOwned\x12\x1c\n" +
+	"\tcommitted\x18\a \x01(\x04R\tcommitted\x12\x1c\n" +
+	"\tallocated\x18\b \x01(\x04R\tallocated\x12\x1a\n" +
+	"\bresident\x18\t \x01(\x04R\bresident\x12\x12\n" +
+	"\x04host\x18\n" +
+	" \x01(\x04R\x04host\x12\x16\n" +
+	"\x06pinned\x18\v \x01(\x04R\x06pinned\x12\x12\n" +
+	"\x04over\x18\f \x01(\x04R\x04over\x12&\n" +
+	"\x0eoversubscribed\x18\r \x01(\bR\x0eoversubscribed\x12\x1f\n" +
+	"\vleft_behind\x18\x0e \x01(\x04R\n" +
+	"leftBehind\x12\x1d\n" +
+	"\n" +
+	"host_short\x18\x0f \x01(\bR\thostShort\x127\n" +
+	"\tprocesses\x18\x10 \x03(\v2\x19.xmsched.v1.ProcessMemoryR\tprocesses\"\x87\x01\n" +
+	"\rProcessMemory\x12\x12\n" +
+	"\x04task\x18\x01 \x01(\x04R\x04task\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x10\n" +
+	"\x03uid\x18\x04 \x01(\rR\x03uid\x12*\n" +
+	"\x06memory\x18\x05 \x01(\v2\x12.xmsched.v1.MemoryR\x06memory\"\xac\x04\n" +
+	"\x06Memory\x12\x14\n" +
+	"\x05limit\x18\x01 \x01(\x04R\x05limit\x12\x1c\n" +
+	"\tallocated\x18\x02 \x01(\x04R\tallocated\x12\x1a\n" +
+	"\bresident\x18\x03 \x01(\x04R\bresident\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\x04R\x04host\x12\x16\n" +
+	"\x06pinned\x18\x05 \x01(\x04R\x06pinned\x12\x14\n" +
+	"\x05asked\x18\x06 \x01(\x04R\x05asked\x12\x14\n" +
+	"\x05waste\x18\a \x01(\x04R\x05waste\x12\x16\n" +
+	"\x06target\x18\b \x01(\x04R\x06target\x12\x18\n" +
+	"\adesired\x18\t \x01(\x04R\adesired\x12\x1f\n" +
+	"\vworking_set\x18\n" +
+	" \x01(\x04R\n" +
+	"workingSet\x12\x19\n" +
+	"\bmoved_in\x18\v \x01(\x04R\amovedIn\x12\x1b\n" +
+	"\tmoved_out\x18\f \x01(\x04R\bmovedOut\x12\x18\n" +
+	"\bin_per_s\x18\r \x01(\x01R\x06inPerS\x12\x1a\n" +
+	"\tout_per_s\x18\x0e \x01(\x01R\aoutPerS\x12\x19\n" +
+	"\bstall_ns\x18\x0f \x01(\x04R\astallNs\x12\x16\n" +
+	"\x06hidden\x18\x10 \x01(\x01R\x06hidden\x12\x12\n" +
+	"\x04held\x18\x11 \x01(\bR\x04held\x12\x14\n" +
+	"\x05waits\x18\x12 \x01(\bR\x05waits\x12\x12\n" +
+	"\x04move\x18\x13 \x01(\tR\x04move\x12\x1d\n" +
+	"\n" +
+	"quantum_ns\x18\x14 \x01(\x04R\tquantumNs\x12\x17\n" +
+	"\aload_ns\x18\x15 \x01(\x04R\x06loadNs\x12\x10\n" +
+	"\x03why\x18\x16 \x01(\tR\x03why\"U\n" +
+	"\n" +
+	"HostMemory\x12\x12\n" +
+	"\x04used\x18\x01 \x01(\x04R\x04used\x12\x14\n" +
+	"\x05limit\x18\x02 \x01(\x04R\x05limit\x12\x1d\n" +
+	"\n" +
+	"limited_by\x18\x03 \x01(\tR\tlimitedBy\"\xe3\x01\n" +
+	"\x10SetMemoryRequest\x12\x1b\n" +
+	"\x06budget\x18\x01 \x01(\x04H\x00R\x06budget\x88\x01\x01\x12$\n" +
+	"\vhost_budget\x18\x02 \x01(\x04H\x01R\n" +
+	"hostBudget\x88\x01\x01\x12\x1b\n" +
+	"\x06policy\x18\x03 \x01(\tH\x02R\x06policy\x88\x01\x01\x12\x10\n" +
+	"\x03pid\x18\x04 \x01(\x05R\x03pid\x12\x12\n" +
+	"\x04task\x18\x05 \x01(\x04R\x04task\x12\x19\n" +
+	"\x05limit\x18\x06 \x01(\x04H\x03R\x05limit\x88\x01\x01B\t\n" +
+	"\a_budgetB\x0e\n" +
+	"\f_host_budgetB\t\n" +
+	"\a_policyB\b\n" +
+	"\x06_limit\"x\n" +
+	"\x11SetMemoryResponse\x12\x16\n" +
+	"\x06budget\x18\x01 \x01(\x04R\x06budget\x12\x1f\n" +
+	"\vhost_budget\x18\x02 \x01(\x04R\n" +
+	"hostBudget\x12\x16\n" +
+	"\x06policy\x18\x03 \x01(\tR\x06policy\x12\x12\n" +
+	"\x04task\x18\x04 \x01(\x04R\x04task2\xee\a\n" +
 	"\x0eXServerService\x12E\n" +
 	"\bRegister\x12\x1b.xmsched.v1.RegisterRequest\x1a\x1c.xmsched.v1.RegisterResponse\x12F\n" +
 	"\aSession\x12\x1a.xmsched.v1.SessionRequest\x1a\x1b.xmsched.v1.SessionResponse(\x010\x01\x12H\n" +
@@ -3231,7 +4160,9 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\tSetPolicy\x12\x1c.xmsched.v1.SetPolicyRequest\x1a\x1d.xmsched.v1.SetPolicyResponse\x12H\n" +
 	"\tGetStatus\x12\x1c.xmsched.v1.GetStatusRequest\x1a\x1d.xmsched.v1.GetStatusResponse\x12?\n" +
 	"\x06Report\x12\x19.xmsched.v1.ReportRequest\x1a\x1a.xmsched.v1.ReportResponse\x12>\n" +
-	"\x05Trace\x12\x18.xmsched.v1.TraceRequest\x1a\x19.xmsched.v1.TraceResponse0\x01\x12<\n" +
+	"\x05Trace\x12\x18.xmsched.v1.TraceRequest\x1a\x19.xmsched.v1.TraceResponse0\x01\x12N\n" +
+	"\vMemoryStats\x12\x1e.xmsched.v1.MemoryStatsRequest\x1a\x1f.xmsched.v1.MemoryStatsResponse\x12H\n" +
+	"\tSetMemory\x12\x1c.xmsched.v1.SetMemoryRequest\x1a\x1d.xmsched.v1.SetMemoryResponse\x12<\n" +
 	"\x05Token\x12\x18.xmsched.v1.TokenRequest\x1a\x19.xmsched.v1.TokenResponseB\"Z xmsched/xserver/api/v1;xserverv1b\x06proto3"
 
 var (
@@ -3246,46 +4177,54 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 38)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
-	(*Rejection)(nil),         // 0: xmsched.v1.Rejection
-	(*RegisterRequest)(nil),   // 1: xmsched.v1.RegisterRequest
-	(*RegisterResponse)(nil),  // 2: xmsched.v1.RegisterResponse
-	(*SessionRequest)(nil),    // 3: xmsched.v1.SessionRequest
-	(*SessionResponse)(nil),   // 4: xmsched.v1.SessionResponse
-	(*Hints)(nil),             // 5: xmsched.v1.Hints
-	(*Settings)(nil),          // 6: xmsched.v1.Settings
-	(*ListTasksRequest)(nil),  // 7: xmsched.v1.ListTasksRequest
-	(*ListTasksResponse)(nil), // 8: xmsched.v1.ListTasksResponse
-	(*Task)(nil),              // 9: xmsched.v1.Task
-	(*Account)(nil),           // 10: xmsched.v1.Account
-	(*Latency)(nil),           // 11: xmsched.v1.Latency
-	(*Device)(nil),            // 12: xmsched.v1.Device
-	(*LevelCost)(nil),         // 13: xmsched.v1.LevelCost
-	(*Process)(nil),           // 14: xmsched.v1.Process
-	(*ProcessDevice)(nil),     // 15: xmsched.v1.ProcessDevice
-	(*WatchRequest)(nil),      // 16: xmsched.v1.WatchRequest
-	(*WatchResponse)(nil),     // 17: xmsched.v1.WatchResponse
-	(*SetHintRequest)(nil),    // 18: xmsched.v1.SetHintRequest
-	(*SetHintResponse)(nil),   // 19: xmsched.v1.SetHintResponse
-	(*SetConfigRequest)(nil),  // 20: xmsched.v1.SetConfigRequest
-	(*SetConfigResponse)(nil), // 21: xmsched.v1.SetConfigResponse
-	(*ProcessSettings)(nil),   // 22: xmsched.v1.ProcessSettings
-	(*GetPolicyRequest)(nil),  // 23: xmsched.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil), // 24: xmsched.v1.GetPolicyResponse
-	(*PolicyInfo)(nil),        // 25: xmsched.v1.PolicyInfo
-	(*SetPolicyRequest)(nil),  // 26: xmsched.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil), // 27: xmsched.v1.SetPolicyResponse
-	(*GetStatusRequest)(nil),  // 28: xmsched.v1.GetStatusRequest
-	(*GetStatusResponse)(nil), // 29: xmsched.v1.GetStatusResponse
-	(*DeviceOffer)(nil),       // 30: xmsched.v1.DeviceOffer
-	(*ReportRequest)(nil),     // 31: xmsched.v1.ReportRequest
-	(*ReportResponse)(nil),    // 32: xmsched.v1.ReportResponse
-	(*TraceRequest)(nil),      // 33: xmsched.v1.TraceRequest
-	(*TraceResponse)(nil),     // 34: xmsched.v1.TraceResponse
-	(*TraceEvent)(nil),        // 35: xmsched.v1.TraceEvent
-	(*TokenRequest)(nil),      // 36: xmsched.v1.TokenRequest
-	(*TokenResponse)(nil),     // 37: xmsched.v1.TokenResponse
+	(*Rejection)(nil),           // 0: xmsched.v1.Rejection
+	(*RegisterRequest)(nil),     // 1: xmsched.v1.RegisterRequest
+	(*RegisterResponse)(nil),    // 2: xmsched.v1.RegisterResponse
+	(*SessionRequest)(nil),      // 3: xmsched.v1.SessionRequest
+	(*SessionResponse)(nil),     // 4: xmsched.v1.SessionResponse
+	(*Hints)(nil),               // 5: xmsched.v1.Hints
+	(*Settings)(nil),            // 6: xmsched.v1.Settings
+	(*ListTasksRequest)(nil),    // 7: xmsched.v1.ListTasksRequest
+	(*ListTasksResponse)(nil),   // 8: xmsched.v1.ListTasksResponse
+	(*Task)(nil),                // 9: xmsched.v1.Task
+	(*Account)(nil),             // 10: xmsched.v1.Account
+	(*Latency)(nil),             // 11: xmsched.v1.Latency
+	(*Device)(nil),              // 12: xmsched.v1.Device
+	(*LevelCost)(nil),           // 13: xmsched.v1.LevelCost
+	(*Process)(nil),             // 14: xmsched.v1.Process
+	(*ProcessDevice)(nil),       // 15: xmsched.v1.ProcessDevice
+	(*WatchRequest)(nil),        // 16: xmsched.v1.WatchRequest
+	(*WatchResponse)(nil),       // 17: xmsched.v1.WatchResponse
+	(*SetHintRequest)(nil),      // 18: xmsched.v1.SetHintRequest
+	(*SetHintResponse)(nil),     // 19: xmsched.v1.SetHintResponse
+	(*SetConfigRequest)(nil),    // 20: xmsched.v1.SetConfigRequest
+	(*SetConfigResponse)(nil),   // 21: xmsched.v1.SetConfigResponse
+	(*ProcessSettings)(nil),     // 22: xmsched.v1.ProcessSettings
+	(*GetPolicyRequest)(nil),    // 23: xmsched.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),   // 24: xmsched.v1.GetPolicyResponse
+	(*PolicyInfo)(nil),          // 25: xmsched.v1.PolicyInfo
+	(*SetPolicyRequest)(nil),    // 26: xmsched.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),   // 27: xmsched.v1.SetPolicyResponse
+	(*GetStatusRequest)(nil),    // 28: xmsched.v1.GetStatusRequest
+	(*GetStatusResponse)(nil),   // 29: xmsched.v1.GetStatusResponse
+	(*DeviceOffer)(nil),         // 30: xmsched.v1.DeviceOffer
+	(*ReportRequest)(nil),       // 31: xmsched.v1.ReportRequest
+	(*ReportResponse)(nil),      // 32: xmsched.v1.ReportResponse
+	(*TraceRequest)(nil),        // 33: xmsched.v1.TraceRequest
+	(*TraceResponse)(nil),       // 34: xmsched.v1.TraceResponse
+	(*TraceEvent)(nil),          // 35: xmsched.v1.TraceEvent
+	(*TokenRequest)(nil),        // 36: xmsched.v1.TokenRequest
+	(*TokenResponse)(nil),       // 37: xmsched.v1.TokenResponse
+	(*MemoryStatsRequest)(nil),  // 38: xmsched.v1.MemoryStatsRequest
+	(*MemoryStatsResponse)(nil), // 39: xmsched.v1.MemoryStatsResponse
+	(*DeviceMemory)(nil),        // 40: xmsched.v1.DeviceMemory
+	(*ProcessMemory)(nil),       // 41: xmsched.v1.ProcessMemory
+	(*Memory)(nil),              // 42: xmsched.v1.Memory
+	(*HostMemory)(nil),          // 43: xmsched.v1.HostMemory
+	(*SetMemoryRequest)(nil),    // 44: xmsched.v1.SetMemoryRequest
+	(*SetMemoryResponse)(nil),   // 45: xmsched.v1.SetMemoryResponse
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	5,  // 0: xmsched.v1.RegisterRequest.hints:type_name -> xmsched.v1.Hints
@@ -3310,35 +4249,43 @@ var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	9,  // 19: xmsched.v1.ReportResponse.tasks:type_name -> xmsched.v1.Task
 	9,  // 20: xmsched.v1.ReportResponse.ended:type_name -> xmsched.v1.Task
 	35, // 21: xmsched.v1.TraceResponse.events:type_name -> xmsched.v1.TraceEvent
-	1,  // 22: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 23: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 24: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	16, // 25: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	18, // 26: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	20, // 27: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	23, // 28: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	26, // 29: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	28, // 30: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	31, // 31: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
-	33, // 32: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
-	36, // 33: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
-	2,  // 34: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 35: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 36: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	17, // 37: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	19, // 38: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	21, // 39: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	24, // 40: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	27, // 41: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	29, // 42: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	32, // 43: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
-	34, // 44: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
-	37, // 45: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
-	34, // [34:46] is the sub-list for method output_type
-	22, // [22:34] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	40, // 22: xmsched.v1.MemoryStatsResponse.devices:type_name -> xmsched.v1.DeviceMemory
+	43, // 23: xmsched.v1.MemoryStatsResponse.host:type_name -> xmsched.v1.HostMemory
+	41, // 24: xmsched.v1.DeviceMemory.processes:type_name -> xmsched.v1.ProcessMemory
+	42, // 25: xmsched.v1.ProcessMemory.memory:type_name -> xmsched.v1.Memory
+	1,  // 26: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 27: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 28: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	16, // 29: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	18, // 30: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	20, // 31: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	23, // 32: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	26, // 33: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	28, // 34: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	31, // 35: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
+	33, // 36: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
+	38, // 37: xmsched.v1.XServerService.MemoryStats:input_type -> xmsched.v1.MemoryStatsRequest
+	44, // 38: xmsched.v1.XServerService.SetMemory:input_type -> xmsched.v1.SetMemoryRequest
+	36, // 39: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
+	2,  // 40: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 41: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 42: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	17, // 43: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	19, // 44: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	21, // 45: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	24, // 46: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	27, // 47: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	29, // 48: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	32, // 49: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
+	34, // 50: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
+	39, // 51: xmsched.v1.XServerService.MemoryStats:output_type -> xmsched.v1.MemoryStatsResponse
+	45, // 52: xmsched.v1.XServerService.SetMemory:output_type -> xmsched.v1.SetMemoryResponse
+	37, // 53: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
+	40, // [40:54] is the sub-list for method output_type
+	26, // [26:40] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -3348,13 +4295,14 @@ func file_xserver_api_v1_xserver_proto_init() {
 	}
 	file_xserver_api_v1_xserver_proto_msgTypes[18].OneofWrappers = []any{}
 	file_xserver_api_v1_xserver_proto_msgTypes[20].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[44].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   38,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

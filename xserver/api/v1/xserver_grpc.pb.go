@@ -24,18 +24,20 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	XServerService_Register_FullMethodName  = "/xmsched.v1.XServerService/Register"
-	XServerService_Session_FullMethodName   = "/xmsched.v1.XServerService/Session"
-	XServerService_ListTasks_FullMethodName = "/xmsched.v1.XServerService/ListTasks"
-	XServerService_Watch_FullMethodName     = "/xmsched.v1.XServerService/Watch"
-	XServerService_SetHint_FullMethodName   = "/xmsched.v1.XServerService/SetHint"
-	XServerService_SetConfig_FullMethodName = "/xmsched.v1.XServerService/SetConfig"
-	XServerService_GetPolicy_FullMethodName = "/xmsched.v1.XServerService/GetPolicy"
-	XServerService_SetPolicy_FullMethodName = "/xmsched.v1.XServerService/SetPolicy"
-	XServerService_GetStatus_FullMethodName = "/xmsched.v1.XServerService/GetStatus"
-	XServerService_Report_FullMethodName    = "/xmsched.v1.XServerService/Report"
-	XServerService_Trace_FullMethodName     = "/xmsched.v1.XServerService/Trace"
-	XServerService_Token_FullMethodName     = "/xmsched.v1.XServerService/Token"
+	XServerService_Register_FullMethodName    = "/xmsched.v1.XServerService/Register"
+	XServerService_Session_FullMethodName     = "/xmsched.v1.XServerService/Session"
+	XServerService_ListTasks_FullMethodName   = "/xmsched.v1.XServerService/ListTasks"
+	XServerService_Watch_FullMethodName       = "/xmsched.v1.XServerService/Watch"
+	XServerService_SetHint_FullMethodName     = "/xmsched.v1.XServerService/SetHint"
+	XServerService_SetConfig_FullMethodName   = "/xmsched.v1.XServerService/SetConfig"
+	XServerService_GetPolicy_FullMethodName   = "/xmsched.v1.XServerService/GetPolicy"
+	XServerService_SetPolicy_FullMethodName   = "/xmsched.v1.XServerService/SetPolicy"
+	XServerService_GetStatus_FullMethodName   = "/xmsched.v1.XServerService/GetStatus"
+	XServerService_Report_FullMethodName      = "/xmsched.v1.XServerService/Report"
+	XServerService_Trace_FullMethodName       = "/xmsched.v1.XServerService/Trace"
+	XServerService_MemoryStats_FullMethodName = "/xmsched.v1.XServerService/MemoryStats"
+	XServerService_SetMemory_FullMethodName   = "/xmsched.v1.XServerService/SetMemory"
+	XServerService_Token_FullMethodName       = "/xmsched.v1.XServerService/Token"
 )
 
 // XServerServiceClient is the client API for XServerService service.
@@ -70,6 +72,12 @@ type XServerServiceClient interface {
 	Report(ctx context.Context, in *ReportRequest, opts ...grpc.CallOption) (*ReportResponse, error)
 	// Trace sends what is decided, from now on until the caller ends it.
 	Trace(ctx context.Context, in *TraceRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[TraceResponse], error)
+	// MemoryStats tells where the memory is: of the devices and the host, and of the
+	// tasks that the caller may see.
+	MemoryStats(ctx context.Context, in *MemoryStatsRequest, opts ...grpc.CallOption) (*MemoryStatsResponse, error)
+	// SetMemory changes how memory is managed, which only the daemon's own user and
+	// root may, or what a task may allocate. What is absent stays as it is.
+	SetMemory(ctx context.Context, in *SetMemoryRequest, opts ...grpc.CallOption) (*SetMemoryResponse, error)
 	// Token gives the caller what shows over HTTP who he is.
 	Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenResponse, error)
 }
@@ -213,6 +221,26 @@ func (c *xServerServiceClient) Trace(ctx context.Context, in *TraceRequest, opts
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type XServerService_TraceClient = grpc.ServerStreamingClient[TraceResponse]
 
+func (c *xServerServiceClient) MemoryStats(ctx context.Context, in *MemoryStatsRequest, opts ...grpc.CallOption) (*MemoryStatsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(MemoryStatsResponse)
+	err := c.cc.Invoke(ctx, XServerService_MemoryStats_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *xServerServiceClient) SetMemory(ctx context.Context, in *SetMemoryRequest, opts ...grpc.CallOption) (*SetMemoryResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetMemoryResponse)
+	err := c.cc.Invoke(ctx, XServerService_SetMemory_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *xServerServiceClient) Token(ctx context.Context, in *TokenRequest, opts ...grpc.CallOption) (*TokenResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(TokenResponse)
@@ -255,6 +283,12 @@ type XServerServiceServer interface {
 	Report(context.Context, *ReportRequest) (*ReportResponse, error)
 	// Trace sends what is decided, from now on until the caller ends it.
 	Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error
+	// MemoryStats tells where the memory is: of the devices and the host, and of the
+	// tasks that the caller may see.
+	MemoryStats(context.Context, *MemoryStatsRequest) (*MemoryStatsResponse, error)
+	// SetMemory changes how memory is managed, which only the daemon's own user and
+	// root may, or what a task may allocate. What is absent stays as it is.
+	SetMemory(context.Context, *SetMemoryRequest) (*SetMemoryResponse, error)
 	// Token gives the caller what shows over HTTP who he is.
 	Token(context.Context, *TokenRequest) (*TokenResponse, error)
 	mustEmbedUnimplementedXServerServiceServer()
@@ -299,6 +333,12 @@ func (UnimplementedXServerServiceServer) Report(context.Context, *ReportRequest)
 }
 func (UnimplementedXServerServiceServer) Trace(*TraceRequest, grpc.ServerStreamingServer[TraceResponse]) error {
 	return status.Error(codes.Unimplemented, "method Trace not implemented")
+}
+func (UnimplementedXServerServiceServer) MemoryStats(context.Context, *MemoryStatsRequest) (*MemoryStatsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method MemoryStats not implemented")
+}
+func (UnimplementedXServerServiceServer) SetMemory(context.Context, *SetMemoryRequest) (*SetMemoryResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetMemory not implemented")
 }
 func (UnimplementedXServerServiceServer) Token(context.Context, *TokenRequest) (*TokenResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Token not implemented")
@@ -497,6 +537,42 @@ func _XServerService_Trace_Handler(srv interface{}, stream grpc.ServerStream) er
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type XServerService_TraceServer = grpc.ServerStreamingServer[TraceResponse]
 
+func _XServerService_MemoryStats_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(MemoryStatsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(XServerServiceServer).MemoryStats(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: XServerService_MemoryStats_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(XServerServiceServer).MemoryStats(ctx, req.(*MemoryStatsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _XServerService_SetMemory_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetMemoryRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(XServerServiceServer).SetMemory(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: XServerService_SetMemory_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(XServerServiceServer).SetMemory(ctx, req.(*SetMemoryRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _XServerService_Token_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(TokenRequest)
 	if err := dec(in); err != nil {
@@ -553,6 +629,14 @@ var XServerService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Report",
 			Handler:    _XServerService_Report_Handler,
+		},
+		{
+			MethodName: "MemoryStats",
+			Handler:    _XServerService_MemoryStats_Handler,
+		},
+		{
+			MethodName: "SetMemory",
+			Handler:    _XServerService_SetMemory_Handler,
 		},
 		{
 			MethodName: "Token",

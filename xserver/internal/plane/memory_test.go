@@ -378,7 +378,9 @@ func TestBudgetBelowWhatIsPinned(t *testing.T) {
 	c.tell()
 	c.ring()
 	var err error
-	set := func(b memory.Bytes) { r.turn(func(p *Plane) { err = p.SetMemory(Memory{Budget: b, Mode: memory.Swap}) }) }
+	set := func(b memory.Bytes) {
+		r.turn(func(p *Plane) { err = p.SetMemory(Memory{Budget: b, Mode: memory.Swap}) })
+	}
 	set(2 * gib)
 	if want := (&memory.BudgetError{Budget: 2 * gib, Pinned: 3 * gib}); err == nil || err.Error() != want.Error() {
 		t.Errorf("error %v, want %v", err, want)
