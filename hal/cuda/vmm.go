@@ -47,6 +47,18 @@ func (d *Driver) CreateMem(dev Device, n uint64) (MemHandle, error) {
 	return h, err
 }
 
+// CreateHostMem makes n bytes of physical memory on a NUMA node of the host, pinned,
+// that can be mapped like a device's.
+func (d *Driver) CreateHostMem(node int, n uint64) (MemHandle, error) {
+	var p abi.CUmemAllocationProp
+	p.Type = abi.CU_MEM_ALLOCATION_TYPE_PINNED
+	p.Location.Type = abi.CU_MEM_LOCATION_TYPE_HOST_NUMA
+	p.Location.Id = int32(node)
+	var h MemHandle
+	err := d.call(procMemCreate, uintptr(unsafe.Pointer(&h)), uintptr(n), uintptr(unsafe.Pointer(&p)), 0)
+	return h, err
+}
+
 // ReleaseMem gives the handle up; the memory goes with its last mapping.
 func (d *Driver) ReleaseMem(h MemHandle) error { return d.call(procMemRelease, uintptr(h)) }
 

@@ -8,7 +8,8 @@
 // fast ticker and no thought about scheduling; the hot path is in C and works
 // with the agent absent, late or dead.
 //
-// Concurrency: an Agent has two goroutines of its own, which end together.
+// Concurrency: an Agent has two goroutines of its own, which end together, and while
+// it is attached those of package mover, which moves the program's memory.
 package agent
 
 import (
@@ -21,6 +22,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"xmsched/nvx/mover"
 	"xmsched/preempt/board"
 	"xmsched/xserver/client"
 )
@@ -72,8 +74,9 @@ const beatEvery = time.Second
 
 // Agent is the guest in one process.
 type Agent struct {
-	host Host
-	cfg  Config
+	host   Host
+	cfg    Config
+	engine *mover.Engine // nil: memory stays where it is
 
 	parts  sync.WaitGroup
 	ctx    context.Context
@@ -98,6 +101,9 @@ func Start(host Host, cfg Config) *Agent {
 		a.cfg.Registration.Nonce = client.NewNonce()
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
+	if cfg.Memory != nil {
+		a.engine = mover.New(mover.Config{Memory: cfg.Memory, Go: a.goQuietly})
+	}
 	a.goSafely(a.supervise)
 	a.goSafely(a.listen)
 	return a
@@ -130,6 +136,9 @@ func (a *Agent) goSafely(f func()) {
 // supervise keeps the process registered as long as it lives.
 func (a *Agent) supervise() {
 	defer a.host.Detach()
+	if a.engine != nil {
+		defer a.engine.Close()
+	}
 	var previous uint64
 	for a.ctx.Err() == nil {
 		task, err := a.serve(previous)
@@ -177,6 +186,9 @@ func (a *Agent) attached(at *client.Attachment) error {
 	}
 	defer view.Close()
 	defer a.host.Detach() // before anything is closed
+	serving, stop := context.WithCancel(a.ctx)
+	var moves sync.WaitGroup
+	defer func() { stop(); moves.Wait() }() // before that: what moves ends with a board
 	if err := a.handOver(at); err != nil {
 		return err
 	}
@@ -187,6 +199,10 @@ func (a *Agent) attached(at *client.Attachment) error {
 	a.setCurrent(view, session)
 	defer a.setCurrent(nil, nil)
 	a.report()
+	if a.engine != nil {
+		moves.Add(1)
+		a.goQuietly(func() { defer moves.Done(); a.moveMemory(serving, view, at) })
+	}
 
 	gone := make(chan struct{})
 	a.goQuietly(func() { at.Gone(); close(gone) })

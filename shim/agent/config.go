@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"xmsched/compute"
+	"xmsched/nvx/mover"
 	"xmsched/xserver/client"
 )
 
@@ -14,6 +15,10 @@ type Config struct {
 	Dir          string // run directory
 	Warned       bool   // the user knows already that no daemon answers
 	Registration client.Registration
+	// MovesMemory: the daemon manages memory, and moves it by us. Memory is how; nil
+	// leaves it where it is.
+	MovesMemory bool
+	Memory      mover.Memory
 }
 
 // FromEnvironment reads XMSCHED_*. The error is a sentence with the variable,
@@ -23,11 +28,16 @@ func FromEnvironment() (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
-	c := Config{Dir: dir, Warned: os.Getenv("XMSCHED_WARNED") == "1", Registration: client.Registration{
-		Name:      os.Getenv("XMSCHED_NAME"),
-		TaskToken: os.Getenv("XMSCHED_TASK"),
-		Level:     os.Getenv("XMSCHED_LEVEL"),
-	}}
+	c := Config{
+		Dir:         dir,
+		Warned:      os.Getenv("XMSCHED_WARNED") == "1",
+		MovesMemory: os.Getenv("XMSCHED_MEMORY") == "1",
+		Registration: client.Registration{
+			Name:      os.Getenv("XMSCHED_NAME"),
+			TaskToken: os.Getenv("XMSCHED_TASK"),
+			Level:     os.Getenv("XMSCHED_LEVEL"),
+		},
+	}
 	for _, hint := range compute.HintList() {
 		name := client.HintVariable(hint)
 		text := os.Getenv(name)

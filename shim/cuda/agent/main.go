@@ -52,6 +52,9 @@ func xm_agent_start(h C.xm_host_ref) (code C.int) {
 		lib.WarnOnce(agent.WarnConfig, fmt.Sprintf("%v; the program runs unscheduled", err))
 		return 0
 	}
+	if cfg.MovesMemory {
+		cfg.Memory = memoryOf((*C.struct_xm_host)(h))
+	}
 	agent.Start(lib, cfg)
 	return 0
 }

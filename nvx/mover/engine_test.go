@@ -1,0 +1,298 @@
+package mover
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"os/exec"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"xmsched/hal/cuda"
+	"xmsched/hal/cuda/abi"
+	"xmsched/hal/sim/simtest"
+	"xmsched/memory"
+)
+
+// onDevice runs a test of this binary again, in a process whose driver is that of
+// a simulated device.
+func onDevice(t *testing.T, test string) {
+	t.Helper()
+	t.Parallel()
+	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v")
+	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...), "XMSCHED_TEST_INNER="+test)
+	said, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "--- PASS: "+test) {
+		t.Fatalf("%s: %v\n%s", test, err, said)
+	}
+}
+
+// program is a process with memory on a simulated device, and an engine in it.
+type program struct {
+	t       *testing.T
+	driver  *cuda.Driver
+	memory  *lender
+	page    *page
+	engine  *Engine
+	cancel  context.CancelFunc
+	parts   sync.WaitGroup
+	written map[memory.ID]uint64 // what each segment was filled with
+	buffer  []byte
+
+	mu    sync.Mutex
+	moves []outcome // protected by mu
+	host  memory.HostFigures
+}
+
+func start(t *testing.T, sizes ...memory.Bytes) *program {
+	if os.Getenv("XMSCHED_TEST_INNER") != t.Name() {
+		t.Skip("runs as a process of its own, started by another test")
+	}
+	runtime.LockOSThread()
+	p := &program{t: t, written: map[memory.ID]uint64{}, buffer: make([]byte, 32*memory.MiB), host: memory.HostFigures{Available: 8 * memory.GiB}}
+	var err error
+	p.driver, err = cuda.Open()
+	p.must(err)
+	p.must(p.driver.Init())
+	device, err := p.driver.Device(0)
+	p.must(err)
+	own, err := p.driver.PrimaryContext(device)
+	p.must(err)
+	p.must(own.SetCurrent())
+	p.memory = newLender(p.driver, device)
+	for i, size := range sizes {
+		id := memory.ID(i + 1)
+		p.must(p.memory.allocate(id, size))
+		p.fill(id, uint64(i)<<32)
+	}
+	p.page = newPage(p.memory)
+	p.engine = New(Config{
+		Memory: p.memory,
+		Go:     func(f func()) { p.parts.Go(f) },
+		HostMemory: func() memory.HostFigures {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			return p.host
+		},
+		trace: func(_ int, o outcome) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.moves = append(p.moves, o)
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p.cancel = cancel
+	p.parts.Go(func() { p.engine.Serve(ctx, 0, p.page) })
+	t.Cleanup(p.end)
+	return p
+}
+
+func (p *program) end() {
+	p.cancel()
+	done := make(chan struct{})
+	go func() { p.parts.Wait(); close(done) }()
+	time.Sleep(time.Millisecond)
+	p.engine.Close()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		p.t.Error("the engine does not end")
+	}
+}
+
+func (p *program) must(err error) {
+	p.t.Helper()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+}
+
+// fill writes a segment as the program would.
+func (p *program) fill(id memory.ID, seed uint64) {
+	p.t.Helper()
+	s := p.memory.segments[id]
+	b := p.buffer[:s.Bytes]
+	for i := 0; i < len(b); i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], seed+uint64(i)*0x9e3779b97f4a7c15)
+	}
+	p.must(p.driver.MemcpyHtoD(abi.DevicePtr(s.Address), b))
+	p.written[id] = seed
+}
+
+// check reads every segment at its address, as the program would.
+func (p *program) check() {
+	p.t.Helper()
+	for id, seed := range p.written {
+		s := p.memory.segments[id]
+		b := p.buffer[:s.Bytes]
+		p.must(p.driver.MemcpyDtoH(b, abi.DevicePtr(s.Address)))
+		for i := 0; i < len(b); i += 8 {
+			if have, want := binary.LittleEndian.Uint64(b[i:]), seed+uint64(i)*0x9e3779b97f4a7c15; have != want {
+				p.t.Fatalf("segment %d, %s, offset %#x: %#x, want %#x", id, s.State, i, have, want)
+			}
+		}
+	}
+}
+
+func (p *program) eventually(what string, good func() bool) {
+	p.t.Helper()
+	for began := time.Now(); !good(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > 10*time.Second {
+			p.t.Fatalf("waited 10 s for %s; moves %v; %+v", what, p.outcomes(), p.memory.figures())
+		}
+	}
+}
+
+func (p *program) outcomes() []outcome {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]outcome(nil), p.moves...)
+}
+
+func (p *program) stop()   { p.memory.stop(); p.page.hold() }
+func (p *program) resume() { p.t.Helper(); p.must(p.memory.resume()); p.page.hold() }
+
+func (p *program) resident(b memory.Bytes) func() bool {
+	return func() bool { return p.memory.figures().Resident == b }
+}
+
+const mib = memory.MiB
+
+var sizes = []memory.Bytes{32 * mib, 32 * mib, 32 * mib, 32 * mib, 32 * mib, 32 * mib, 8 * mib, 2 * mib, 2 * mib}
+
+func TestMovesOutAndIn(t *testing.T) { onDevice(t, "TestInnerOutAndIn") }
+
+// TestInnerOutAndIn has memory go while the program is stopped, runs it from the
+// host, and brings it back, twice; and all its bytes are right at every time.
+func TestInnerOutAndIn(t *testing.T) {
+	p := start(t, sizes...)
+	for round := range 2 {
+		p.page.order(Orders{Managed: true, Target: 64 * mib})
+		p.eventually("host memory ahead", func() bool { all, _, _ := p.memory.Pool(0); return all >= 192*mib })
+		if n := len(p.outcomes()); n != round*3 {
+			t.Fatalf("moved while it ran: %v", p.outcomes())
+		}
+		if p.page.told() == 2*uint32(round)+1 {
+			t.Error("the answer counts as carried out before anything went")
+		}
+		p.stop()
+		p.eventually("memory to go", func() bool { return p.page.told() == 2*uint32(round)+1 })
+		if r := p.memory.figures().Resident; r > 64*mib || r < 32*mib {
+			t.Errorf("%s on the device", r)
+		}
+		p.resume()
+		p.check()
+		p.fill(9, uint64(7+round))
+		p.fill(1, uint64(9+round))
+		p.stop()
+		p.page.order(Orders{Managed: true, Target: 204 * mib})
+		p.eventually("memory to come", p.resident(204*mib))
+		p.resume()
+		p.check()
+		p.eventually("the moves to end", func() bool { return len(p.outcomes()) >= round*3+2 })
+		for len(p.outcomes()) < (round+1)*3 { // as many in every round
+			p.mu.Lock()
+			p.moves = append(p.moves, outcome{})
+			p.mu.Unlock()
+		}
+	}
+}
+
+func TestWantedEndsTheMove(t *testing.T) { onDevice(t, "TestInnerWanted") }
+
+// TestInnerWanted resumes the program again and again while its memory moves to and fro.
+func TestInnerWanted(t *testing.T) {
+	p := start(t, sizes...)
+	for round := range 12 {
+		p.page.order(Orders{Managed: true, Target: []memory.Bytes{0, 204 * mib, 96 * mib}[round%3]})
+		p.stop()
+		time.Sleep(time.Duration(round%5) * 3 * time.Millisecond)
+		p.resume()
+		p.check()
+		p.fill(memory.ID(round%len(sizes)+1), uint64(round)<<40)
+	}
+}
+
+func TestFailuresLoseNothing(t *testing.T) { onDevice(t, "TestInnerFailures") }
+
+// TestInnerFailures has each call fail, with what it may fail with, while memory
+// goes and comes. Afterwards everything works again.
+func TestInnerFailures(t *testing.T) {
+	p := start(t, 8*mib, 8*mib, 4*mib, 2*mib, 2*mib)
+	few, all := Orders{Managed: true, Target: 10 * mib}, Orders{Managed: true, Target: 24 * mib}
+	for _, call := range []string{"list", "begin", "slots", "slot", "away", "load", "loaded"} {
+		for _, failure := range []error{abi.CUDA_ERROR_OUT_OF_MEMORY, abi.CUDA_ERROR_UNKNOWN, syscall.EBUSY, syscall.EINVAL} {
+			met := p.failing(call, failure)
+			p.page.order(few)
+			if call == "slots" {
+				p.eventually("slots", met)
+			}
+			p.stop()
+			if call == "load" || call == "loaded" {
+				p.eventually("memory to go", func() bool { return p.memory.figures().Resident <= few.Target })
+				p.page.order(all)
+			}
+			p.eventually(call, met)
+			p.resume()
+			p.check()
+			p.failing("", nil)
+			p.page.order(few)
+			p.stop()
+			p.eventually("memory to go after "+call, func() bool { return p.memory.figures().Resident <= few.Target })
+			p.page.order(all)
+			p.eventually("memory to come after "+call, p.resident(all.Target))
+			p.resume()
+			p.check()
+		}
+	}
+}
+
+// failing has a call fail from now on, and tells whether it was made.
+func (p *program) failing(call string, failure error) (met func() bool) {
+	var made atomic.Bool
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	p.memory.fail = func(c string) error {
+		if c != call {
+			return nil
+		}
+		made.Store(true)
+		return failure
+	}
+	return made.Load
+}
+
+func TestHostMemoryHasALimit(t *testing.T) { onDevice(t, "TestInnerHostLimit") }
+
+// TestInnerHostLimit holds that no more goes out than there is host memory for,
+// be it the daemon's word or what the machine has, and that it goes as there is more.
+func TestInnerHostLimit(t *testing.T) {
+	p := start(t, sizes...)
+	p.mu.Lock()
+	p.host.Available = 180 * mib // half of it, at any time
+	p.mu.Unlock()
+	p.stop()
+	p.page.order(Orders{Managed: true, Target: 0, Host: 44 * mib})
+	time.Sleep(100 * time.Millisecond)
+	if f := p.memory.figures(); f.Host > 44*mib {
+		t.Errorf("%s on the host, allowed 44 MiB", f.Host)
+	}
+	p.page.order(Orders{Managed: true, Target: 0})
+	time.Sleep(100 * time.Millisecond)
+	if all, _, _ := p.memory.Pool(0); all > 180*mib {
+		t.Errorf("%s of slots", all)
+	}
+	p.mu.Lock()
+	p.host.Available = 8 * memory.GiB
+	p.mu.Unlock()
+	p.page.order(Orders{Managed: true, Target: 0, Host: 300 * mib})
+	p.eventually("all to go", p.resident(0))
+	p.resume()
+	p.check()
+}
