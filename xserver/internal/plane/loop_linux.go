@@ -42,7 +42,8 @@ type Loop struct {
 	armed    time.Duration // what the timer stands at; 0: not armed
 	suspects []ProcessID   // reused
 	muted    []*attached   // whose bells are not listened to
-	dead     []ProcessID   // reused
+	haunting map[int32]haunting
+	dead     []ProcessID // reused
 	turns    latency
 
 	reaper reaper
@@ -68,6 +69,7 @@ const (
 	onBell
 	onDeath
 	onSocket
+	onGhost
 )
 
 // maxQueued bounds what others may ask of the loop between two turns, so that
@@ -82,6 +84,7 @@ func NewLoop(plane *Plane, onGone func(ProcessID)) (*Loop, error) {
 		epoll: -1, timer: -1, wake: -1,
 		attached: map[ProcessID]*attached{},
 		byIndex:  map[int32]*attached{},
+		haunting: map[int32]haunting{},
 		done:     make(chan struct{}),
 		devices:  make(chan struct{}, 1),
 	}
@@ -202,7 +205,14 @@ func (l *Loop) Add(a Attachment) error {
 }
 
 // Remove detaches a process, if it is still there.
-func (l *Loop) Remove(id ProcessID) error { return l.call(func() { l.remove(id) }) }
+func (l *Loop) Remove(id ProcessID) error {
+	return l.call(func() {
+		if a, ok := l.attached[id]; ok {
+			l.part(a)
+			l.remove(id)
+		}
+	})
+}
 
 // SetHints changes a task's hints.
 func (l *Loop) SetHints(id compute.TaskID, h compute.Hints) error {
@@ -264,6 +274,9 @@ func (l *Loop) thread() {
 	for id := range l.attached {
 		l.remove(id)
 	}
+	for index := range l.haunting {
+		l.died(index)
+	}
 }
 
 func (l *Loop) isClosed() bool {
@@ -289,9 +302,11 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 			l.ring(e.Pad)
 		case onDeath, onSocket:
 			if a, ok := l.byIndex[e.Pad]; ok {
-				l.plane.Remove(a.ID)
+				l.part(a)
 				l.dead = append(l.dead, a.ID)
 			}
+		case onGhost:
+			l.died(e.Pad)
 		}
 	}
 	next := l.plane.Finish()
@@ -366,7 +381,7 @@ func (l *Loop) hear(a *attached, on bool) bool {
 }
 
 func (l *Loop) add(a Attachment) error {
-	for l.indices++; l.byIndex[l.indices] != nil; l.indices++ {
+	for l.indices++; l.byIndex[l.indices] != nil || l.haunting[l.indices] != (haunting{}); l.indices++ {
 	}
 	at := &attached{Attachment: a, index: l.indices}
 	err := l.watch(a.Bell, unix.EPOLLIN|unix.EPOLLET, onBell, at.index)
@@ -381,6 +396,7 @@ func (l *Loop) add(a Attachment) error {
 		return fmt.Errorf("attach process %d: %w", a.PID, err)
 	}
 	l.attached[a.ID], l.byIndex[at.index] = at, at
+	l.cameBack(a.PID)
 	l.plane.Add(a.Process)
 	return nil
 }

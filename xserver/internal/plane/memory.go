@@ -283,11 +283,9 @@ func (p *Plane) lookAtMemories() {
 	}
 }
 
-// memoryMoves says whether something is expected of the client.
-func (s *section) memoryMoves() bool {
-	m := s.mem
-	return m.clearing || s.seat.memoryKeeps() || m.word != 0 && (m.view.Did != m.word || m.view.Resident > m.stored.Target)
-}
+// memoryMoves says whether something is expected of the client that it may not ring
+// for.
+func (s *section) memoryMoves() bool { return s.mem.clearing || s.seat.mem.held }
 
 // nextMemory is the earliest time at which memory is to be looked at or decided on.
 func (p *Plane) nextMemory(sooner func(time.Duration)) {

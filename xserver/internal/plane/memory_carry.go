@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"xmsched/memory"
 	"xmsched/preempt/board"
 )
 
@@ -115,62 +114,4 @@ func (s *section) releaseMemory() (open bool) {
 	m.word = d.SetMemory(m.word, m.stored)
 	d.WakeMemory()
 	return s.process.Board.MemoryView(s.index).State&board.MemoryGone == 0
-}
-
-// hostRoom is how much of the host the moved memory may take.
-type hostRoom struct {
-	limit memory.Bytes
-	by    memory.HostLimit // what bounds it
-	known bool             // false: nothing bounds it
-	used  memory.Bytes     // at the last look
-	users int              // sections with memory there, or that may come to have some
-}
-
-// hostGrain keeps clients from being woken by every small change of the host.
-const hostGrain = 256 * memory.MiB
-
-// left is what may still be taken, less what was asked of those on other devices
-// than d and is not done yet.
-func (h *hostRoom) left(processes map[ProcessID]*process, d *device) (room memory.Bytes, bounded bool) {
-	h.used, h.users = 0, 0
-	going := memory.Bytes(0)
-	for _, pr := range processes {
-		for _, s := range pr.sections {
-			if s == nil {
-				continue
-			}
-			h.users++
-			h.used += memory.Bytes(s.mem.view.Host)
-			if s.seat.device != d && s.mem.view.Resident > s.mem.stored.Target {
-				going += memory.Bytes(s.mem.view.Resident - s.mem.stored.Target)
-			}
-		}
-	}
-	return h.limit - h.used - going, h.known
-}
-
-// share is what a section's client may have on the host: what it has and its part of
-// what is left, so that all of them together stay within the limit. 0: no bound.
-func (h *hostRoom) share(s *section) uint64 {
-	if !h.known {
-		return 0
-	}
-	has := memory.Bytes(s.mem.view.Host)
-	part := max(0, h.limit-h.used) / memory.Bytes(max(1, h.users))
-	before := memory.Bytes(s.mem.stored.Host)
-	if b := before; b > has && b-has <= part && part-(b-has) < hostGrain {
-		return uint64(before)
-	}
-	return uint64(max(1, has+part.Down()))
-}
-
-// SetHost tells how much of the host moved memory may take in all, and what bounds
-// it.
-func (p *Plane) SetHost(limit memory.Bytes, by memory.HostLimit) {
-	if p.mem == nil {
-		return
-	}
-	h := &p.mem.host
-	h.limit, h.by, h.known = limit, by, true
-	p.considerAll()
 }

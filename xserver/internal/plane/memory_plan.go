@@ -184,7 +184,7 @@ func (p *Plane) expected(d *device) (list []compute.Expectation) {
 func (p *Plane) assign(d *device) {
 	m := d.mem
 	m.evicting = false
-	room, bounded := p.mem.host.left(p.processes, d)
+	room := p.mem.host.look(p.processes, d)
 	for i, t := range m.decided.Targets {
 		s := m.of[i]
 		if s == nil {
@@ -194,10 +194,10 @@ func (p *Plane) assign(d *device) {
 		s.mem.aim = max(0, t.Bytes-m.claims[i].Pinned)
 		s.mem.exact, s.mem.frozen = true, false
 		out := memory.Bytes(s.mem.view.Resident) - s.mem.aim
-		if !bounded || out <= 0 {
+		if out <= 0 {
 			continue
 		}
-		if allowed := min(out, max(0, room)).Down(); allowed < out {
+		if allowed := min(out, s.takes(room).Down()); allowed < out {
 			s.mem.aim += out - allowed
 			s.mem.exact, m.evicting = false, true
 			out = allowed

@@ -117,7 +117,7 @@ func (p *Plane) DescribeMemory() (out MemoryState, managed bool) {
 		return out, false
 	}
 	out.Mode, out.Awaits = k.cfg.Mode, k.awaits
-	_, _ = k.host.left(p.processes, nil)
+	k.host.look(p.processes, nil)
 	out.Host = HostState{Known: k.host.known, Limit: k.host.limit, By: k.host.by, Used: k.host.used}
 	for _, d := range p.devices {
 		m := d.mem

@@ -400,7 +400,7 @@ func TestBudgetBelowWhatIsPinned(t *testing.T) {
 // go on when it has.
 func TestCase29HostWithoutRoom(t *testing.T) {
 	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
-	r.turn(func(p *Plane) { p.SetHost(5*gib, memory.LimitWanted) })
+	r.turn(func(p *Plane) { p.SetHost(5*gib, memory.LimitWanted, nil) })
 	a, b := r.tenant(1, 0, 3), r.tenant(2, 0, 3)
 	for _, c := range []*tenant{a, b} {
 		c.ready(true)
@@ -421,7 +421,7 @@ func TestCase29HostWithoutRoom(t *testing.T) {
 	if a.onTurn < 700*time.Millisecond || b.onTurn < 700*time.Millisecond {
 		t.Errorf("ran %v and %v", a.onTurn, b.onTurn)
 	}
-	r.turn(func(p *Plane) { p.SetHost(40*gib, memory.LimitWanted) })
+	r.turn(func(p *Plane) { p.SetHost(40*gib, memory.LimitWanted, nil) })
 	r.live(200 * time.Millisecond)
 	if state, _ := r.plane.DescribeMemory(); state.Devices[0].HostShort {
 		t.Error("it is still said that the host has no room")

@@ -16,6 +16,7 @@ type process struct {
 	stopped  bool                    // state T: counts as idle
 	flood    flood
 	scan     scan
+	host     hostPart // what it may take of the host
 }
 
 // task is the plane's side of a task.
