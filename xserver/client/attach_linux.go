@@ -38,6 +38,7 @@ type Registration struct {
 	Threshold    int           // commands outstanding a queue while bounded
 	Batch        int           // commands between completion writes while bounded
 	PreviousTask uint64        // the task's id before the daemon was restarted
+	MemoryLimit  uint64        // bytes that the process may allocate on a device; 0: what the card has
 }
 
 // hints are all that the process asks for.
@@ -94,7 +95,7 @@ func (c *Client) Attach(ctx context.Context, r Registration) (*Attachment, error
 		Nonce: r.Nonce, Name: r.Name, TaskToken: r.TaskToken,
 		Hints: WireHints(r.hints()), Level: r.Level,
 		Threshold: uint32(max(r.Threshold, 0)), Batch: uint32(max(r.Batch, 0)),
-		BoardVersion: board.Version, PreviousTask: r.PreviousTask,
+		BoardVersion: board.Version, PreviousTask: r.PreviousTask, MemoryLimit: r.MemoryLimit,
 	})
 	if err != nil {
 		return nil, fromStatus(c.dir, err)
