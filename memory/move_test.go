@@ -13,9 +13,9 @@ import (
 // dice are for choices that are to be evenly likely, which rapid's are not.
 type dice struct{ *rand.Rand }
 
-func newDice(t *rapid.T) *dice {
-	return &dice{rand.New(rand.NewPCG(rapid.Uint64().Draw(t, "seed"), 1))}
-}
+func newDice(t *rapid.T) *dice { return seeded(rapid.Uint64().Draw(t, "seed")) }
+
+func seeded(seed uint64) *dice { return &dice{rand.New(rand.NewPCG(seed, 1))} }
 
 // in is true once in n times.
 func (d *dice) in(n int) bool { return d.IntN(n) == 0 }

@@ -270,7 +270,7 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 		t.Wait = min(s.patience-now, p.config.Link.Time(s.missing()))
 	}
 	if s.Slice > 0 {
-		t.Quantum = s.Slice
+		t.Quantum = max(compute.MinQuantum, min(s.Slice, compute.MaxQuantum))
 	}
 	return t
 }

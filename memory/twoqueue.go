@@ -23,16 +23,15 @@ func NewTwoQueue(capacity int) *TwoQueue {
 func (q *TwoQueue) Name() string { return "2q" }
 
 func (q *TwoQueue) Use(id ID) {
-	switch {
-	case q.frequent.remove(id), q.recent.remove(id), q.gone.remove(id):
-		q.frequent.push(id)
-	default:
-		q.recent.push(id)
-	}
-	// Not before: what comes back is remembered even if what goes for it is one
-	// too many.
+	// What comes back is remembered even if what just went for it is one too many.
+	back := q.gone.has(id)
 	for q.gone.len() > q.ghosts {
 		q.gone.remove(q.gone.first())
+	}
+	if q.gone.remove(id) || back || q.frequent.remove(id) || q.recent.remove(id) {
+		q.frequent.push(id)
+	} else {
+		q.recent.push(id)
 	}
 }
 

@@ -1,0 +1,350 @@
+package memory
+
+import (
+	"errors"
+	"iter"
+	"math"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"xmsched/compute"
+)
+
+// client is a task that keeps the contract: it makes device memory only under a
+// target that it has read, and takes note of a target when nothing of an older
+// one is under way.
+type client struct {
+	claim   Claim
+	target  Target // as the daemon has written it last
+	read    Target // as the task has read it last
+	making  Bytes  // under way under read
+	limited bool
+}
+
+// act does one thing that a task may do at any time.
+func (c *client) act(d *dice) {
+	switch d.IntN(6) {
+	case 0:
+		if c.making == 0 {
+			c.read = c.target
+			c.claim.Seen = c.read.Want
+		}
+	case 1: // begins to make memory: an allocation, or a batch that comes in
+		if room := c.read.Bytes - c.claim.Resident - c.making; room > 0 {
+			c.making += Bytes(d.Int64N(int64(room)) + 1)
+		}
+	case 2: // and is done
+		c.claim.Resident += c.making
+		c.claim.Footprint = max(c.claim.Footprint, c.claim.Resident)
+		c.making = 0
+	case 3: // goes down
+		if over := c.claim.Resident + c.making - c.target.Bytes; over > 0 && c.claim.Stopped {
+			c.claim.Resident -= min(over, c.claim.Resident, BatchBytes)
+		}
+	case 4: // frees something
+		c.claim.Resident -= min(c.claim.Resident, d.upTo(GiB))
+		c.claim.Footprint = max(c.claim.Resident, c.claim.Footprint-d.upTo(GiB))
+	case 5: // has something new, host-backed
+		c.claim.Footprint += d.upTo(2 * GiB)
+	}
+}
+
+// change is what the policy and the daemon do about a task.
+func (c *client) change(d *dice) {
+	c.claim.Ready, c.claim.Open = d.in(2), d.in(2)
+	c.claim.Stopped = !c.claim.Open || d.in(2)
+	c.claim.Working = d.upTo(c.claim.Footprint)
+	c.claim.Asked = 0
+	if d.in(4) {
+		c.claim.Asked = d.upTo(GiB)
+	}
+	c.claim.Rank = d.IntN(3)
+}
+
+// physical is what the tasks can have on the device at this moment.
+func physical(clients []*client) (sum Bytes) {
+	for _, c := range clients {
+		sum += c.claim.Resident + c.making
+	}
+	return sum
+}
+
+// drawTimeline makes up what a policy might say.
+func drawTimeline(d *dice, now time.Duration, clients []*client) (slots []compute.Slot, expected []compute.Expectation) {
+	at := now
+	for _, i := range d.Perm(len(clients)) {
+		c := clients[i]
+		if d.in(2) {
+			length := time.Duration(d.IntN(300)) * time.Millisecond
+			slots = append(slots, compute.Slot{Task: c.claim.Task, Start: at, Length: length})
+			if !d.in(4) {
+				at += length
+			}
+			continue
+		}
+		e := compute.Expectation{Task: c.claim.Task, Keep: d.IntN(3)}
+		switch d.IntN(4) {
+		case 0:
+			e.NextReady = now
+		case 1:
+			e.NextReady = now + time.Duration(d.IntN(5000))*time.Millisecond
+		case 2:
+			e.Keep = math.MinInt
+		}
+		expected = append(expected, e)
+	}
+	return slots, expected
+}
+
+// TestTheBudgetHolds plays random histories of tasks that keep the contract, with
+// tasks that come and go, timelines that change without sense, and targets that
+// are read late, and wants the device never to hold more than the budget.
+func TestTheBudgetHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDice(t)
+		budget := d.upTo(20*GiB).Down() + GiB
+		p, err := NewPlanner(Config{Budget: budget, Mode: Mode(d.IntN(4))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var clients []*client
+		next, now := compute.TaskID(1), time.Duration(0)
+		for range 300 {
+			now += time.Duration(d.IntN(20)) * time.Millisecond
+			switch {
+			case len(clients) < 6 && d.in(8):
+				c := &client{claim: Claim{Task: next}}
+				if d.in(2) {
+					c.claim.Limit, c.limited = d.upTo(8*GiB)+GiB, true
+				}
+				clients, next = append(clients, c), next+1
+			case len(clients) > 0 && d.in(40):
+				clients = slices.Delete(clients, 0, 1)
+			}
+			for _, c := range clients {
+				if d.in(3) {
+					c.change(d)
+				}
+			}
+			for range 3 * len(clients) {
+				clients[d.IntN(len(clients))].act(d)
+			}
+			if sum := physical(clients); sum > budget {
+				t.Fatalf("at %v: %s on the device, the budget is %s", now, sum, budget)
+			}
+			decideFor(t, p, d, now, budget, clients)
+		}
+	})
+}
+
+// decideFor makes a decision and wants it to be sound.
+func decideFor(t *rapid.T, p *Planner, d *dice, now time.Duration, budget Bytes, clients []*client) {
+	slots, expected := drawTimeline(d, now, clients)
+	out := p.Decide(now, slices.Values(slots), expected, claimsOf(clients))
+	if out.Committed > budget {
+		t.Fatalf("at %v: %s committed, the budget is %s", now, out.Committed, budget)
+	}
+	if out.Next != 0 && out.Next <= now {
+		t.Fatalf("at %v: again at %v", now, out.Next)
+	}
+	var desired Bytes
+	for i, target := range out.Targets {
+		c := clients[i]
+		if target.Task != c.claim.Task || target.Bytes < 0 {
+			t.Fatalf("target %+v for %+v", target, c.claim)
+		}
+		if (target.Bytes != c.target.Bytes) != (target.Want != c.target.Want) {
+			t.Fatalf("target %+v after %+v: its number changes with it", target, c.target)
+		}
+		if c.limited && target.Bytes > max(c.claim.Limit, c.claim.Footprint) {
+			t.Fatalf("target %+v beyond the limit %s", target, c.claim.Limit)
+		}
+		if target.Wait > 0 && !target.Hold {
+			t.Fatalf("%+v waits and is not held", target)
+		}
+		desired += target.Desired
+		c.target = target
+	}
+	if desired > budget {
+		t.Fatalf("at %v: %s wanted, the budget is %s", now, desired, budget)
+	}
+}
+
+func claimsOf(clients []*client) (list []Claim) {
+	for _, c := range clients {
+		list = append(list, c.claim)
+	}
+	return list
+}
+
+// TestTargetsAreReached leaves tasks that do what they are told alone with one
+// timeline, and wants everybody to have in the end what he should.
+func TestTargetsAreReached(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDice(t)
+		budget := d.upTo(20*GiB).Down() + GiB
+		p, err := NewPlanner(Config{Budget: budget, Mode: Mode(d.IntN(4))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var clients []*client
+		var left = budget
+		for i := range d.IntN(6) + 1 {
+			c := &client{claim: Claim{Task: compute.TaskID(i + 1), Footprint: d.upTo(12 * GiB).Down()}}
+			c.claim.Resident = min(c.claim.Footprint, d.upTo(left)).Down()
+			left -= c.claim.Resident
+			c.change(d)
+			c.claim.Asked, c.claim.Stopped = 0, true
+			clients = append(clients, c)
+		}
+		slots, expected := drawTimeline(d, time.Second, clients)
+		now := time.Second
+		var out Decision
+		for range 2000 {
+			out = p.Decide(now, slices.Values(slots), expected, claimsOf(clients))
+			now += time.Millisecond
+			for i, c := range clients {
+				to := min(out.Targets[i].Bytes, c.claim.Footprint)
+				c.claim.Seen = out.Targets[i].Want
+				c.claim.Resident = max(to, c.claim.Resident-BatchBytes)
+				if c.claim.Resident < to {
+					c.claim.Resident = min(to, c.claim.Resident+BatchBytes)
+				}
+			}
+		}
+		for i, c := range clients {
+			// Whoever has more keeps it only because nobody needs it.
+			if target := out.Targets[i]; c.claim.Resident < target.Desired {
+				t.Fatalf("task %d has %s of %s: %+v of %s", c.claim.Task, c.claim.Resident, target.Desired, out, budget)
+			}
+		}
+	})
+}
+
+// TestHostileClaims: whatever is claimed, nobody is granted anything while the
+// budget is used up, and nothing overflows.
+func TestHostileClaims(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		d := newDice(t)
+		p, err := NewPlanner(Config{Budget: 16 * GiB, Mode: Mode(d.IntN(4))})
+		if err != nil {
+			t.Fatal(err)
+		}
+		figure := func() Bytes {
+			return []Bytes{0, -1, math.MinInt64, math.MaxInt64, 16 * GiB, 8 * GiB, MaxBytes, Bytes(d.Uint64())}[d.IntN(8)]
+		}
+		last := map[compute.TaskID]Bytes{}
+		for now := range time.Duration(30) {
+			var claims []Claim
+			for _, id := range d.Perm(8)[:d.IntN(6)] {
+				claims = append(claims, Claim{
+					Task: compute.TaskID(id), Footprint: figure(), Working: figure(), Pinned: figure(), Resident: figure(),
+					Loading: figure(), Asked: figure(), Exchange: figure(), Limit: figure(), Seen: d.Uint32(),
+					Slice: time.Duration(d.Uint64()), Rank: int(d.Uint64()), Ready: d.in(2), Open: d.in(2), Stopped: d.in(2),
+				})
+			}
+			slots := []compute.Slot{{Task: compute.TaskID(d.IntN(8)), Start: time.Duration(d.Uint64()), Length: time.Duration(d.Uint64())}}
+			out := p.Decide(now*time.Millisecond, slices.Values(slots), nil, claims)
+			for i, target := range out.Targets {
+				if target.Bytes < 0 || target.Desired < 0 || target.Bytes > 16*GiB || target.Wait < 0 || target.Load < 0 || target.Quantum < 0 {
+					t.Fatalf("target %+v for %+v", target, claims)
+				}
+				had := max(last[target.Task], within(max(claims[i].Resident, claims[i].Pinned), 16*GiB))
+				if target.Bytes > had && out.Committed > 16*GiB {
+					t.Fatalf("task %d had %s and is granted %s: %+v", target.Task, had, target.Bytes, out)
+				}
+			}
+			clear(last)
+			for id, s := range p.seats {
+				last[id] = s.bound // what it may have already
+			}
+		}
+	})
+}
+
+// TestDecisionsRepeat: the same history, the same decisions.
+func TestDecisionsRepeat(t *testing.T) {
+	play := func(seed uint64) (all []Decision) {
+		d := seeded(seed)
+		p, err := NewPlanner(Config{Budget: 10 * GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var clients []*client
+		for i := range 5 {
+			clients = append(clients, &client{claim: Claim{Task: compute.TaskID(i + 1)}})
+		}
+		for now := range time.Duration(200) {
+			for _, c := range clients {
+				c.change(d)
+				c.act(d)
+			}
+			slots, expected := drawTimeline(d, now*time.Millisecond, clients)
+			out := p.Decide(now*time.Millisecond, slices.Values(slots), expected, claimsOf(clients))
+			out.Targets = slices.Clone(out.Targets)
+			for i := range clients {
+				clients[i].target = out.Targets[i]
+			}
+			all = append(all, out)
+		}
+		return all
+	}
+	if first, again := play(7), play(7); !reflect.DeepEqual(first, again) {
+		t.Error("two plays of one history differ")
+	}
+}
+
+// endless is a timeline of a policy that does not keep its word and never ends.
+func endless(yield func(compute.Slot) bool) {
+	for yield(compute.Slot{Task: 99}) {
+	}
+}
+
+func TestEndlessTimeline(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var timeline iter.Seq[compute.Slot] = endless
+	if out := p.Decide(0, timeline, nil, []Claim{{Task: 1, Footprint: GiB}}); len(out.Targets) != 1 {
+		t.Errorf("%+v", out)
+	}
+	if out := p.Decide(0, nil, nil, nil); len(out.Targets) != 0 || out.Committed != 0 {
+		t.Errorf("without tasks: %+v", out)
+	}
+}
+
+func TestConfigureRefuses(t *testing.T) {
+	for _, bad := range []struct {
+		config Config
+		says   string
+	}{
+		{Config{Budget: -1}, "memory budget -1 bytes: 0 to"},
+		{Config{Budget: MaxBytes + 1}, "memory budget"},
+		{Config{Mode: 9}, "mode 9 does not exist"},
+		{Config{Link: -3}, "-3 bytes a second"},
+		{Config{Link: Rate(math.NaN())}, "NaN"},
+		{Config{WaitCap: time.Nanosecond}, "wait cap 1ns"},
+	} {
+		if _, err := NewPlanner(bad.config); err == nil || !strings.Contains(err.Error(), bad.says) {
+			t.Errorf("%+v: %v, want %q", bad.config, err, bad.says)
+		}
+	}
+	p, err := NewPlanner(Config{Budget: 4 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Decide(0, nil, nil, []Claim{{Task: 1, Pinned: 2 * GiB, Resident: 2 * GiB}})
+	var short *BudgetError
+	if err := p.Configure(Config{Budget: GiB}); !errors.As(err, &short) || *short != (BudgetError{GiB, 2 * GiB}) {
+		t.Errorf("a budget below what is pinned: %v", err)
+	}
+	if got := p.Config().Budget; got != 4*GiB {
+		t.Errorf("after a refusal the budget is %s", got)
+	}
+}
