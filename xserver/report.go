@@ -119,7 +119,7 @@ func addAccount(t *xserverv1.Task, s plane.TaskState) {
 
 func wireAccount(s plane.TaskState) *xserverv1.Account {
 	return &xserverv1.Account{
-		RunNs: uint64(s.Ran), WaitNs: uint64(s.Stopped), SwitchingNs: uint64(s.Lost),
+		RunNs: uint64(s.Ran), WaitNs: uint64(s.Stopped), SwitchingNs: uint64(s.Lost), MemoryNs: uint64(s.Memory),
 		Preempted: s.Taken, Preempting: s.Given,
 		Requests: s.Requests.N, Latency: wireLatency(s.Requests), Recent: wireLatency(s.Recent),
 		SloRequests: s.SLORequests, SloMet: s.SLOMet, DeadlinesMet: s.Met, DeadlinesMissed: s.Missed,

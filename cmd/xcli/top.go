@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,31 +11,57 @@ import (
 	"syscall"
 	"time"
 
+	tea "charm.land/bubbletea/v2"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"xmsched/cmd/internal/cli"
-	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/cmd/xcli/internal/top"
 	"xmsched/xserver/client"
 )
 
-// minInterval is the daemon's own limit.
-const minInterval = 100 * time.Millisecond
+// Limits of the view.
+const (
+	minInterval = 100 * time.Millisecond // the daemon looks no more often itself
+	minColumns  = 40
+	maxColumns  = 500
+	minLines    = 6
+	maxLines    = 200
+)
+
+// appearance is how the view is to be.
+type appearance struct {
+	interval      time.Duration
+	snapshot      bool
+	width, height int
+	ascii         bool
+}
 
 func topCommand(o *options) *cobra.Command {
-	interval := time.Second
+	l := appearance{interval: time.Second, width: 80, height: 24}
 	c := &cobra.Command{
 		Use:   "top",
-		Short: "Show the list again and again; q ends it",
-		Long: "top redraws the list of tasks. Where standard output is no terminal, and with\n" +
-			"--json, it prints the list once.",
+		Short: "Show live who has the GPU, and change priorities and the policy",
+		Long: `top shows the tasks as they are: state, level, commands in their queues, the part of
+the device that each had, with the last minute as a graph, and how long requests took
+in the last half minute to minute (else ever), from turning ready to turning idle.
+
+Keys: arrows select a task, + and - change its priority by 1, ] and [ by 10, p chooses
+the policy, s sorts by GPU share, q ends it.
+
+Where standard output is no terminal, and with --json, it prints the list once; with
+--snapshot the picture, as text. It draws with characters beyond ASCII where the
+locale has them.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if interval < minInterval || interval > time.Hour {
-				return cli.Usagef("interval %s: allowed are %s to 1h", interval, minInterval)
+			if err := l.check(); err != nil {
+				return err
 			}
 			out, ok := c.OutOrStdout().(*os.File)
-			if o.json || !ok || !term.IsTerminal(int(out.Fd())) {
+			switch {
+			case l.snapshot:
+				return o.snapshot(c, l)
+			case o.json || !ok || !term.IsTerminal(int(out.Fd())):
 				return o.ask(c, func(ctx context.Context, conn *client.Client) error {
 					tasks, err := conn.ListTasks(ctx)
 					if err != nil {
@@ -45,88 +70,114 @@ func topCommand(o *options) *cobra.Command {
 					return o.print(c.OutOrStdout(), scheduled(tasks))
 				})
 			}
-			return o.watch(c, out, interval)
+			return o.live(c, out, l)
 		},
 	}
-	c.Flags().DurationVar(&interval, "interval", interval, "time between two pictures, 100ms to 1h")
+	f := c.Flags()
+	f.SortFlags = false
+	f.DurationVar(&l.interval, "interval", l.interval, "time between two pictures, 100ms to 1h")
+	f.BoolVar(&l.snapshot, "snapshot", false, "print one picture, as text")
+	f.IntVar(&l.width, "width", l.width, fmt.Sprintf("columns of a snapshot, %d to %d", minColumns, maxColumns))
+	f.IntVar(&l.height, "height", l.height, fmt.Sprintf("lines of a snapshot, %d to %d", minLines, maxLines))
+	f.BoolVar(&l.ascii, "ascii", !unicodeLocale(os.Getenv), "draw with ASCII alone")
 	cli.Allow(c, "interval", "100ms to 1h")
+	cli.Allow(c, "width", fmt.Sprintf("%d to %d", minColumns, maxColumns))
+	cli.Allow(c, "height", fmt.Sprintf("%d to %d", minLines, maxLines))
 	return c
 }
 
-// watch redraws until q, an interrupt or the end of the daemon.
-func (o *options) watch(c *cobra.Command, out *os.File, interval time.Duration) error {
+func (l appearance) check() error {
+	switch {
+	case l.interval < minInterval || l.interval > time.Hour:
+		return cli.Usagef("interval %s: allowed are %s to 1h", l.interval, minInterval)
+	case l.width < minColumns || l.width > maxColumns:
+		return cli.Usagef("width %d is out of range: %d to %d", l.width, minColumns, maxColumns)
+	case l.height < minLines || l.height > maxLines:
+		return cli.Usagef("height %d is out of range: %d to %d", l.height, minLines, maxLines)
+	}
+	return nil
+}
+
+// unicodeLocale says whether the terminal is told to show what is beyond ASCII.
+func unicodeLocale(getenv func(string) string) bool {
+	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
+		if v := strings.ToUpper(getenv(name)); v != "" {
+			return strings.Contains(v, "UTF-8") || strings.Contains(v, "UTF8")
+		}
+	}
+	return false
+}
+
+// daemon asks the daemon for the view.
+type daemon struct {
+	ctx  context.Context
+	conn *client.Client
+}
+
+// Sample looks at the tasks and at the daemon.
+func (d daemon) Sample() top.Sample {
+	ctx, cancel := context.WithTimeout(d.ctx, answerTime)
+	defer cancel()
+	s := top.Sample{At: time.Now()}
+	st, err := d.conn.Status(ctx)
+	if err == nil {
+		s.Policy, s.Uptime = st.Policy, time.Duration(st.UptimeNs)
+		_, s.Policies, err = d.conn.Policy(ctx)
+	}
+	if err == nil {
+		s.Tasks, _, err = d.conn.Report(ctx)
+	}
+	s.Err = err
+	return s
+}
+
+// SetPriority changes a task's priority.
+func (d daemon) SetPriority(task uint64, priority int) error {
+	ctx, cancel := context.WithTimeout(d.ctx, answerTime)
+	defer cancel()
+	_, _, err := d.conn.SetHints(ctx, client.Target{Task: task}, client.Hints{Priority: &priority})
+	return err
+}
+
+// SetPolicy changes the policy.
+func (d daemon) SetPolicy(name string) error {
+	ctx, cancel := context.WithTimeout(d.ctx, answerTime)
+	defer cancel()
+	_, err := d.conn.SetPolicy(ctx, name)
+	return err
+}
+
+// snapshot prints one picture.
+func (o *options) snapshot(c *cobra.Command, l appearance) error {
+	return o.ask(c, func(ctx context.Context, conn *client.Client) error {
+		asker := daemon{ctx, conn}
+		s := asker.Sample()
+		if s.Err != nil {
+			return s.Err
+		}
+		m := top.New(asker, top.Options{Width: l.width, Height: l.height, ASCII: l.ascii, Plain: true}).With(s)
+		_, err := fmt.Fprintln(c.OutOrStdout(), m.Picture())
+		return err
+	})
+}
+
+// live shows the view until it is asked to end.
+func (o *options) live(c *cobra.Command, out io.Writer, l appearance) error {
 	dir, err := o.runDir()
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	conn, err := client.Dial(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-
-	if in := int(os.Stdin.Fd()); term.IsTerminal(in) {
-		old, err := term.MakeRaw(in)
-		if err != nil {
-			return fmt.Errorf("set terminal: %w", err)
-		}
-		defer func() { _ = term.Restore(in, old) }()
-		go quitKeys(os.Stdin, stop) // ends with the process: a read of a terminal cannot be called off
-	}
-	const enter, leave = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l" // alternate screen, no cursor
-	if _, err := io.WriteString(out, enter); err != nil {
-		return err
-	}
-	defer func() { _, _ = io.WriteString(out, leave) }()
-	err = conn.Watch(ctx, interval, func(tasks []*xserverv1.Task) error {
-		return draw(out, dir, interval, scheduled(tasks))
-	})
-	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	m := top.New(daemon{ctx, conn}, top.Options{Width: l.width, Height: l.height, ASCII: l.ascii, Interval: l.interval})
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out)).Run()
+	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil // asked to end
 	}
-	return err
-}
-
-// quitKeys ends the picture at q, ctrl-C or ctrl-D.
-func quitKeys(in io.Reader, stop func()) {
-	var key [1]byte
-	for {
-		n, err := in.Read(key[:])
-		if err != nil {
-			return
-		}
-		if n == 1 && strings.IndexByte("qQ\x03\x04", key[0]) >= 0 {
-			stop()
-			return
-		}
-	}
-}
-
-// draw paints one picture in one write, cut to the terminal.
-func draw(out *os.File, dir string, interval time.Duration, rows []row) error {
-	var text bytes.Buffer
-	fmt.Fprintf(&text, "xmsched in %s, every %s, %s; q ends\n\n", dir, interval, time.Now().Format(time.TimeOnly))
-	if len(rows) == 0 {
-		text.WriteString(nobody() + "\n")
-	} else if err := table(rows).Write(&text); err != nil {
-		return err
-	}
-	width, height, err := term.GetSize(int(out.Fd()))
-	if err != nil || width <= 0 || height <= 0 { // serial lines and such do not know
-		width, height = 80, 24
-	}
-	lines := strings.Split(strings.TrimRight(text.String(), "\n"), "\n")
-	var screen strings.Builder
-	screen.WriteString("\x1b[H")
-	for _, line := range lines[:min(len(lines), height)] {
-		if runes := []rune(line); len(runes) > width {
-			line = string(runes[:width])
-		}
-		screen.WriteString(line + "\x1b[K\r\n")
-	}
-	screen.WriteString("\x1b[J")
-	_, err = io.WriteString(out, strings.Replace(screen.String(), "\r\n\x1b[J", "\x1b[J", 1))
 	return err
 }

@@ -66,6 +66,7 @@ type TaskState struct {
 	Ran     time.Duration // it had work and might run
 	Stopped time.Duration // it had work and was stopped
 	Lost    time.Duration // of that: nobody ran in its place
+	Memory  time.Duration // of that: its memory was moved
 
 	Taken, Given uint64 // preemptions of it, and of others for it
 
