@@ -12,6 +12,10 @@ import (
 // what closes the gate. Alone, these are all but the first of each burst: what
 // the others are compared with. Without bursts, and without us, there are none.
 //
+// A kernel that ends after the burst is not seen: whether it ran in it, or only
+// in the gaps between its requests, cannot be told from its end. So up to a kernel's
+// length of requests at a burst's end may have had one beside them.
+//
 // A background that is not stopped ends kernels throughout the burst, and so
 // leaves few such requests; their number is in the row.
 func (r PairResult) gated(mode string, burst int) []float64 {

@@ -228,6 +228,22 @@ func TestP99(t *testing.T) {
 	})
 }
 
+// At Level 1 all that the background has queued runs on for most of the burst, while
+// its launching thread waits: requests beside it are not said to be gated.
+func TestP99GatedLevel1(t *testing.T) {
+	quietly(t, func() error {
+		r := measured(t, xbench(t, "p99", "--sim", "--json", "--request-us", "2000", "--count", "120", "--gap-us", "50", "--burst", "60",
+			"--pause-us", "100000", "--background-us", "5000", "--in-flight", "16", "--rounds", "1", "--level", "1", "--modes", "alone,xmsched"))
+		ours := byMode(t, r, rows.ModeXmsched)
+		n := ours.Metrics["gated_count"]
+		if n == 0 {
+			return errors.New("no request was gated")
+		}
+		return errors.Join(gatedAsAlone(t, r, ours), unless(n <= 90, "%v of 120 requests were gated beside a queue of 80 ms", n))
+	})
+	left(t)
+}
+
 // gatedAsAlone says that requests which found the background gated take no longer
 // than alone, widely.
 func gatedAsAlone(t *testing.T, r []rows.Row, ours rows.Row) error {
