@@ -1,5 +1,6 @@
 """The Python interface over a hardware queue of the test's own; the CUDA half is in the examples."""
 
+import gc
 import os
 import pathlib
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import threading
 import time
 import unittest
+import weakref
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import xmsched  # noqa: E402
@@ -132,7 +134,9 @@ class QueueTest(unittest.TestCase):
             for hint in (
                 {"priority": 256}, {"priority": -256}, {"utilization": 101}, {"weight": -1}, {"deadline": 1e-6},
                 {"laxity": 0.001, "laxity_priorities": (2, 1)}, {"idle_after": 100}, {"quantum": 11}, {"min_share": 2},
-                {"execute": True},
+                {"execute": True}, {"utilization": 2**32 + 5}, {"weight": 2**64 + 1}, {"deadline": -1e-6},
+                {"deadline": float("nan")}, {"deadline": float("inf")}, {"quantum": 2**70}, {"min_share": float("nan")},
+                {"laxity": 0.001, "laxity_priorities": (2**32 + 1, 2**32 + 2)}, {"priority": 2**32},
             ):
                 with self.subTest(hint), self.assertRaises(ValueError):
                     q.hint(**hint)
@@ -140,17 +144,23 @@ class QueueTest(unittest.TestCase):
             q.hint(execute=False)
             with self.assertRaises(ValueError):
                 q.configure(batch_size=5)
+            for sizes in ({"threshold": 0}, {"threshold": 2**64 + 16}, {"batch_size": 2**64 + 1}):
+                with self.subTest(sizes), self.assertRaises(ValueError):
+                    q.configure(**sizes)
+            self.assertEqual((q.info().threshold, q.info().batch_size), (4, 4))
             with self.assertRaises(ValueError):
-                q.configure(threshold=0)
+                q.wait(timeout=float("nan"))
         for stream in (None, "a stream", -1, 2.5, True):
             with self.subTest(stream), self.assertRaises(ValueError):
                 xmsched.XQueue(stream)
         with self.assertRaises(ValueError):
             xmsched.set_policy("no such policy")
-        with self.assertRaises(ValueError):
-            xmsched.set_timeslice(0)
-        with self.assertRaises(ValueError):
-            xmsched.set_k_deadline(0)
+        for seconds in (0, -1e-6, float("nan"), 2**70):
+            with self.subTest(seconds), self.assertRaises(ValueError):
+                xmsched.set_timeslice(seconds)
+        for k in (0, -1, 2**64 + 1):
+            with self.subTest(k), self.assertRaises(ValueError):
+                xmsched.set_k_deadline(k)
         self.assertIn("HPF", xmsched.policies())
 
     def test_priorities(self):
@@ -220,6 +230,50 @@ class QueueTest(unittest.TestCase):
         here = pathlib.Path(__file__).resolve().parent
         done = subprocess.run(
             [sys.executable, "-c", text, str(here), str(here.parent)], capture_output=True, text=True, timeout=60
+        )
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "end\n", ""))
+
+    def test_forgotten(self):
+        """A queue that the program holds no more works off what it has, by functions that are still there."""
+        hardware = Hardware(free=False)
+        q = xmsched.XQueue(hardware, threshold=8, batch_size=1)
+        for n in range(8):
+            q.submit(lambda n=n: hardware.launch(n))
+        self.assertTrue(hardware.reach(8))
+        held = weakref.ref(q)
+        del q
+        for _ in range(8):
+            gc.collect()
+            hardware.let(1)
+        q = held()
+        self.assertIsNotNone(q)
+        q.wait(timeout=10)
+        q.close()
+
+    def test_long_device_name(self):
+        hardware = Hardware()
+        hardware.device = "\u00e9" * 100
+        with xmsched.XQueue(hardware) as q:
+            self.assertTrue(q.info().device.startswith("\u00e9" * 31))
+
+    def test_left_in_use(self):
+        """A program that ends while other threads submit ends soon: what comes after the end is refused."""
+        text = (
+            "import sys; sys.path.insert(0, sys.argv[1]); sys.path.insert(0, sys.argv[2])\n"
+            "import threading, time, xmsched, test_xmsched\n"
+            "def use(q):\n"
+            "    try:\n"
+            "        while True: q.submit(lambda: None)\n"
+            "    except xmsched.NotFound: pass\n"
+            "for hints in ({}, {'execute': False}, {}):\n"
+            "    xmsched.set_policy('HPF')\n"
+            "    q = xmsched.XQueue(test_xmsched.Hardware(), **hints)\n"
+            "    threading.Thread(target=use, args=(q,), daemon=True).start()\n"
+            "q.suspend()\ntime.sleep(0.1)\nprint('end')\n"
+        )
+        here = pathlib.Path(__file__).resolve().parent
+        done = subprocess.run(
+            [sys.executable, "-c", text, str(here), str(here.parent)], capture_output=True, text=True, timeout=30
         )
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "end\n", ""))
 

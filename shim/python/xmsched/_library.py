@@ -6,6 +6,7 @@ Every call releases the interpreter's lock, so that a thread that waits for its 
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 import pathlib
 import threading
@@ -13,7 +14,7 @@ from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_dou
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, List, Optional
 
-from ._errors import SUCCESS, NotSupported, error
+from ._errors import SUCCESS, InvalidValue, NotSupported, error
 
 NAME = "libxmsched_api.so"
 
@@ -125,6 +126,34 @@ def call(name: str, *arguments: Any) -> None:
     code = getattr(loaded, name)(*arguments)
     if code != SUCCESS:
         raise error(code, (loaded.XLastError() or b"").decode(errors="replace"))
+
+
+_LEAST_AND_MOST = {
+    c_int32: (-(1 << 31), (1 << 31) - 1),
+    c_int64: (-(1 << 63), (1 << 63) - 1),
+    c_size_t: (0, (1 << 64) - 1),
+}
+
+
+def tell(name: str, *arguments: Any) -> None:
+    """As call, with numbers of the user's: ctypes would cut those that do not fit; the nearest that does is refused
+    as they are."""
+    fitting = list(arguments)
+    for i, (kind, value) in enumerate(zip(_ARGUMENTS[name], arguments)):
+        if isinstance(value, int) and kind in _LEAST_AND_MOST:
+            least, most = _LEAST_AND_MOST[kind]
+            fitting[i] = max(least, min(value, most))
+    call(name, *fitting)
+
+
+def micros(seconds: float) -> int:
+    """A length of time as the library takes it; below 0 never -1, which is none there."""
+    if math.isnan(seconds):
+        raise InvalidValue(2, f"{seconds} is no length of time")
+    if math.isinf(seconds):
+        return (1 << 63) - 1 if seconds > 0 else -2
+    us = round(seconds * 1e6)
+    return us if us >= 0 else min(us, -2)
 
 
 def handle(name: str, *arguments: Any) -> int:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import atexit
 import contextlib
 import ctypes
+import math
 import sys
 import time
-import weakref
 from types import TracebackType
-from typing import Any, Callable, ContextManager, Dict, Iterator, NamedTuple, Optional, Tuple, Type
+from typing import Any, Callable, ContextManager, Dict, Iterator, NamedTuple, Optional, Set, Tuple, Type
 
 from . import _hardware, _library
 from ._errors import Dropped, Error, InvalidValue, Timeout
@@ -17,11 +17,6 @@ from ._errors import Dropped, Error, InvalidValue, Timeout
 _LAUNCH_FAILED = 999
 _BLOCK = 1
 _PATIENCE = 0.1  # s; between two looks whether a signal has come
-
-
-def _micros(seconds: Optional[float]) -> int:
-    """-1 for none."""
-    return -1 if seconds is None else round(seconds * 1e6)
 
 
 class Info(NamedTuple):
@@ -92,8 +87,9 @@ def _launch(_hardware_queue: int, data: Optional[int]) -> int:
 
 _launch_callback = _library.LaunchCallback(_launch)
 
-# Queues that are open: their threads must not enter an interpreter that has ended.
-_open: "weakref.WeakSet[XQueue]" = weakref.WeakSet()
+# Queues that are open, whether or not the program still holds them: the library calls what is theirs, and must not
+# enter an interpreter that has ended.
+_open: Set[XQueue] = set()
 
 
 @atexit.register
@@ -107,7 +103,7 @@ class XQueue:
     """A preemptible queue over a CUDA stream, or over a HardwareQueue of the program's own.
 
     stream is an object with a ``cuda_stream`` (a torch.cuda.Stream), a stream's handle as a number, or a HardwareQueue.
-    The hints are those of ``hint``. A queue is closed by ``close`` or at the end of its ``with``.
+    The hints are those of ``hint``. A queue is closed by ``close`` or at the end of its ``with``, and lives until then.
     """
 
     def __init__(
@@ -196,11 +192,13 @@ class XQueue:
         self._wait(0, timeout)
 
     def _wait(self, command: int, timeout: Optional[float]) -> None:
+        if timeout is not None and math.isnan(timeout):
+            raise InvalidValue(2, f"timeout {timeout} is no length of time")
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             patience = _PATIENCE if end is None else min(_PATIENCE, max(0.0, end - time.monotonic()))
             try:
-                _library.call("XQueueWaitTimeout", self._handle, command, _micros(patience))
+                _library.call("XQueueWaitTimeout", self._handle, command, _library.micros(patience))
                 return
             except Timeout:
                 if end is not None and time.monotonic() >= end:
@@ -213,15 +211,18 @@ class XQueue:
 
     def resume(self, *, drop: bool = False) -> None:
         """Undo ``suspend``. drop: forget the commands that have not been launched."""
-        _library.call("XQueueResume", self._handle, int(drop))
-        if drop:
-            self._forget_dropped()
+        self._resume(self._handle, drop)
 
-    def _forget_dropped(self) -> None:
+    def _resume(self, handle: int, drop: bool) -> None:
+        _library.call("XQueueResume", handle, int(drop))
+        if drop:
+            self._forget_dropped(handle)
+
+    def _forget_dropped(self, handle: int) -> None:
         for number, (command, _) in list(_waiting.items()):
             if command._queue is self:
                 try:
-                    _library.call("XQueueWaitTimeout", self._handle, command._handle, 0)
+                    _library.call("XQueueWaitTimeout", handle, command._handle, 0)
                 except Dropped:
                     _waiting.pop(number, None)
                 except Error:
@@ -247,7 +248,7 @@ class XQueue:
         for name, value in (("threshold", threshold), ("batch_size", batch_size)):
             if value is not None and value < 1:
                 raise InvalidValue(2, f"{name} {value} is out of range: 1 to 65536")
-        _library.call("XQueueSetLaunchConfig", self._handle, threshold or 0, batch_size or 0)
+        _library.tell("XQueueSetLaunchConfig", self._handle, threshold or 0, batch_size or 0)
 
     def hint(
         self,
@@ -270,25 +271,25 @@ class XQueue:
         under KEDF. laxity: after so long the second of laxity_priorities instead of the first, under LAX. idle_after:
         how long without commands until the queue counts as idle. quantum: length of a turn. min_share: 0 to 0.9."""
         if execute is False:
-            _library.call("XHintPriority", self._handle, -256)
+            _library.tell("XHintPriority", self._handle, -256)
         elif execute is True and priority is None:
             raise InvalidValue(2, "execute: give the priority to run with")
         if priority is not None:
             if not -255 <= priority <= 255:
                 raise InvalidValue(2, f"priority {priority} is out of range: -255 to 255")
-            _library.call("XHintPriority", self._handle, priority)
+            _library.tell("XHintPriority", self._handle, priority)
         if utilization is not None:
-            _library.call("XHintUtilization", self._handle, utilization)
+            _library.tell("XHintUtilization", self._handle, utilization)
         if weight is not None:
-            _library.call("XHintWeight", self._handle, weight)
+            _library.tell("XHintWeight", self._handle, weight)
         if deadline is not None:
-            _library.call("XHintDeadline", self._handle, _micros(deadline))
+            _library.tell("XHintDeadline", self._handle, _library.micros(deadline))
         if laxity is not None:
-            _library.call("XHintLaxity", self._handle, _micros(laxity), *laxity_priorities)
+            _library.tell("XHintLaxity", self._handle, _library.micros(laxity), *laxity_priorities)
         if idle_after is not None:
-            _library.call("XHintIdleAfter", self._handle, _micros(idle_after))
+            _library.tell("XHintIdleAfter", self._handle, _library.micros(idle_after))
         if quantum is not None:
-            _library.call("XHintQuantum", self._handle, _micros(quantum))
+            _library.tell("XHintQuantum", self._handle, _library.micros(quantum))
         if min_share is not None:
             _library.call("XHintMinShare", self._handle, min_share)
 
@@ -297,7 +298,7 @@ class XQueue:
         raw = _library.QueueInfo(size=ctypes.sizeof(_library.QueueInfo))
         _library.call("XQueueGetInfo", self._handle, ctypes.byref(raw))
         return Info(
-            raw.device.decode(), bool(raw.suspended), bool(raw.open), raw.submitted, raw.launched, raw.completed,
+            raw.device.decode(errors="replace"), bool(raw.suspended), bool(raw.open), raw.submitted, raw.launched, raw.completed,
             raw.threshold, raw.batch_size,
         )
 
@@ -312,11 +313,12 @@ class XQueue:
         wait for them. Closing again does nothing."""
         if not self._handle:
             return
-        if drop:
-            self.resume(drop=True)
-        handle, self._handle = self._handle, 0
+        handle, self._handle = self._handle, 0  # first: other threads may be submitting
         _open.discard(self)
         try:
+            if drop:
+                with contextlib.suppress(Error):  # a broken queue has no commands
+                    self._resume(handle, True)
             _library.call("XQueueDestroy", handle)
         finally:
             _library.call("HwQueueDestroy", self._hardware)

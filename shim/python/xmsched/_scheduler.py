@@ -29,9 +29,9 @@ def unset_policy() -> None:
 
 def set_timeslice(seconds: float) -> None:
     """The length of a turn of all queues: 0.0001 to 10 s."""
-    _library.call("XHintTimeslice", round(seconds * 1e6))
+    _library.tell("XHintTimeslice", _library.micros(seconds))
 
 
 def set_k_deadline(k: int) -> None:
     """How many queues KEDF runs at once on a device."""
-    _library.call("XHintKDeadline", k)
+    _library.tell("XHintKDeadline", k)
