@@ -54,8 +54,9 @@ type Goal struct {
 
 // Plan is what has to move to reach a target. Batches depend on each other by
 // credits alone: one may come in as soon as what is on the device, and the
-// batch, are within what the task may have. The zero value is an empty plan;
-// one that is built again allocates nothing once it has grown.
+// batch, are within what the task may have. The zero value is an empty plan. A
+// plan is built again rather than made anew, so that it allocates nothing once it
+// has grown, and not copied.
 type Plan struct {
 	Out []Batch // what is needed last goes first
 	In  []Batch // what is needed first comes first
@@ -65,6 +66,10 @@ type Plan struct {
 	// Places in the table: what comes, what goes, and what is being sorted.
 	come, leave, rest []int32
 	room              Bytes
+
+	// For the order's sequence, of which a loop's body would be a new function.
+	name  func(ID) bool
+	table *Table
 }
 
 type mark uint8
@@ -72,7 +77,7 @@ type mark uint8
 const (
 	unmarked mark = iota
 	settled       // stays where it is, or comes
-	named         // is on the device, and the order named it
+	known         // is on the device, and the order named it
 )
 
 // Build makes the plan for a goal. The plan holds for the table as it is.
@@ -129,16 +134,15 @@ func (p *Plan) want(t *Table, i int32) {
 // leavers lists the rest of what is on the device, the first to go first: what
 // the order does not know, then by the order, and arenas last of all.
 func (p *Plan) leavers(t *Table, order Order) {
-	known := p.rest[:0]
+	p.rest = p.rest[:0]
 	if order != nil {
-		for id := range order.Victims(0) {
-			if i, ok := t.index[id]; ok && p.marks[i] == unmarked && t.segments[i].State.OnDevice() {
-				p.marks[i] = named
-				known = append(known, i)
-			}
+		if p.name == nil {
+			p.name = p.named
 		}
+		p.table = t
+		order.Victims(0)(p.name)
+		p.table = nil
 	}
-	p.rest = known
 	for _, arena := range [...]bool{false, true} {
 		for i := range t.segments {
 			s := &t.segments[i]
@@ -146,12 +150,22 @@ func (p *Plan) leavers(t *Table, order Order) {
 				p.leave = append(p.leave, int32(i))
 			}
 		}
-		for _, i := range known {
+		for _, i := range p.rest {
 			if t.segments[i].Arena == arena {
 				p.leave = append(p.leave, i)
 			}
 		}
 	}
+}
+
+// named takes a segment that an order names.
+func (p *Plan) named(id ID) bool {
+	t := p.table
+	if i, ok := t.index[id]; ok && p.marks[i] == unmarked && t.segments[i].State.OnDevice() {
+		p.marks[i] = known
+		p.rest = append(p.rest, i)
+	}
+	return true
 }
 
 // stay takes those off the end of what leaves for which there is room.

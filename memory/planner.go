@@ -177,6 +177,8 @@ type Planner struct {
 
 	pinned  Bytes
 	flows   bool // something is on its way out
+	reading reading
+	slot    func(compute.Slot) bool // readSlot
 	targets []Target
 	next    time.Duration
 }
@@ -185,6 +187,7 @@ type Planner struct {
 // sentence on the setting that is out of range.
 func NewPlanner(c Config) (*Planner, error) {
 	p := &Planner{seats: make(map[compute.TaskID]*seat)}
+	p.slot = p.readSlot
 	if err := p.Configure(c); err != nil {
 		return nil, err
 	}

@@ -65,28 +65,39 @@ func first(a, b *seat) int {
 // place gives the tasks on the timeline their places and returns the highest
 // rank among those whose turn it is.
 func (p *Planner) place(now time.Duration, timeline iter.Seq[compute.Slot]) (top int) {
-	top = math.MinInt
-	if timeline == nil {
-		return top
+	p.reading = reading{now: now, left: len(p.order), top: math.MinInt}
+	if timeline != nil {
+		// Not a loop: its body would be a new function at every decision.
+		timeline(p.slot)
 	}
-	left, read := len(p.order), 0
-	for slot := range timeline {
-		// A timeline ends after a round; one that does not is left here.
-		if read++; left == 0 || read > 16*len(p.order)+16 {
-			break
-		}
-		s := p.seats[slot.Task]
-		if s == nil || s.class != unknown {
-			continue
-		}
-		left--
-		s.class, s.use, s.index = coming, slot.Start, read
-		if slot.Start <= now {
-			s.class, s.use = due, now
-			top = max(top, s.Rank)
-		}
+	return p.reading.top
+}
+
+// reading is how far a timeline has been read.
+type reading struct {
+	now         time.Duration
+	slots, left int // read, and tasks without a place
+	top         int
+}
+
+// readSlot takes a slot of the timeline; false: that was enough. A timeline ends
+// after a round; one that does not is left.
+func (p *Planner) readSlot(slot compute.Slot) bool {
+	r := &p.reading
+	if r.slots++; r.left == 0 || r.slots > 16*len(p.order)+16 {
+		return false
 	}
-	return top
+	s := p.seats[slot.Task]
+	if s == nil || s.class != unknown {
+		return true
+	}
+	r.left--
+	s.class, s.use, s.index = coming, slot.Start, r.slots
+	if slot.Start <= r.now {
+		s.class, s.use = due, r.now
+		r.top = max(r.top, s.Rank)
+	}
+	return true
 }
 
 // expect places a task that is not on the timeline.

@@ -255,3 +255,59 @@ func TestOversubscription(t *testing.T) {
 		}
 	}
 }
+
+// TestSparseTasks touch a tenth of their memory in a turn: planned by what they
+// touch all of it stays, swapped as a whole every turn costs a whole load.
+func TestSparseTasks(t *testing.T) {
+	slice := 20 * time.Millisecond
+	shares := map[Mode]float64{}
+	for _, mode := range []Mode{Predict, Allocation, Swap} {
+		w := newWorld(t, Config{Budget: 16 * GiB, Mode: mode}, slice, 6, 8*GiB, 8*GiB/10)
+		shares[mode], _ = w.share(10 * time.Second)
+		t.Logf("%s: %.1f %%", mode, 100*shares[mode])
+	}
+	if shares[Predict] < .95 || shares[Predict] < 8*shares[Swap] {
+		t.Errorf("%v: want the speed of memory, and eight times a whole swap's", shares)
+	}
+}
+
+// TestRealOversubscription predicts the large cases: three tasks of 60 GiB
+// at 2 s, two of 90 GiB at 4 s, in what an H200 leaves.
+func TestRealOversubscription(t *testing.T) {
+	budget := DeviceBudget(143771*MiB, 3*GiB)
+	for _, c := range []struct {
+		n     int
+		size  Bytes
+		slice time.Duration
+		least float64
+	}{{3, 60 * GiB, 2 * time.Second, .90}, {2, 90 * GiB, 4 * time.Second, .75}} {
+		w := newWorld(t, Config{Budget: budget, Mode: Allocation}, c.slice, c.n, c.size, c.size)
+		share, moved := w.share(20 * c.slice)
+		t.Logf("%d x %s in %s: %.1f %%, %s moved in", c.n, c.size, budget, 100*share, moved)
+		if share < c.least || w.most > budget {
+			t.Errorf("%d x %s: %.1f %%, want %.0f %%; %s committed", c.n, c.size, 100*share, 100*c.least, w.most)
+		}
+	}
+}
+
+// TestChosenQuantum: with turns as long as the planner asks for, tasks that do
+// not fit together run as if they did, whatever their sizes, and nobody waits for
+// longer than allowed.
+func TestChosenQuantum(t *testing.T) {
+	for _, c := range []struct {
+		n            int
+		size, budget Bytes
+	}{{3, 8 * GiB, 16 * GiB}, {6, 8 * GiB, 16 * GiB}, {4, 2 * GiB, 5 * GiB}, {3, 60 * GiB, 135 * GiB}} {
+		w := newWorld(t, Config{Budget: c.budget, Mode: Allocation}, 5*time.Millisecond, c.n, c.size, c.size)
+		w.step()
+		w.slice = w.decision.Targets[0].Quantum
+		if wait := w.slice * time.Duration(c.n-1); wait > DefaultWaitCap {
+			t.Errorf("%d x %s: a task waits for %v", c.n, c.size, wait)
+		}
+		share, _ := w.share(30 * w.slice)
+		t.Logf("%d x %s in %s: turns of %v, %.1f %%", c.n, c.size, c.budget, w.slice, 100*share)
+		if share < .95 {
+			t.Errorf("%d x %s in %s: turns of %v, %.1f %%", c.n, c.size, c.budget, w.slice, 100*share)
+		}
+	}
+}

@@ -1,17 +1,9 @@
 package memory
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
-)
-
-var (
-	// ErrUnknown reports a segment that the table does not hold.
-	ErrUnknown = errors.New("no such segment")
-	// ErrState reports a step that the segment's state does not allow.
-	ErrState = errors.New("wrong state")
 )
 
 // SegmentError reports what somebody claims to be a segment and cannot be one.
@@ -157,27 +149,6 @@ func (t *Table) set(s *Segment, to State) {
 	t.count(s, -1)
 	s.State = to
 	t.count(s, 1)
-}
-
-// check reports why the segments cannot leave state from.
-func (t *Table) check(ids []ID, from ...State) error {
-	for _, id := range ids {
-		s := t.find(id)
-		if s == nil {
-			return fmt.Errorf("segment %d: %w", id, ErrUnknown)
-		}
-		if !slices.Contains(from, s.State) {
-			return fmt.Errorf("segment %d is %s: %w", id, s.State, ErrState)
-		}
-	}
-	return nil
-}
-
-// setAll changes the state of all, which are known.
-func (t *Table) setAll(ids []ID, to State) {
-	for _, id := range ids {
-		t.set(t.find(id), to)
-	}
 }
 
 // Resumed says that the task may run again: what was mapped to nothing, or

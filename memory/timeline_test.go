@@ -1,0 +1,117 @@
+package memory
+
+import (
+	"testing"
+	"time"
+
+	"xmsched/compute"
+)
+
+// device is a scheduler and a planner of one device, as a daemon has them.
+type device struct {
+	s      *compute.Scheduler
+	p      *Planner
+	claims []Claim
+}
+
+func newDevice(t *testing.T, policy compute.Policy, budget Bytes, footprints ...Bytes) *device {
+	t.Helper()
+	p, err := NewPlanner(Config{Budget: budget})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := &device{s: compute.NewScheduler(policy), p: p}
+	for i, f := range footprints {
+		id := compute.TaskID(i + 1)
+		d.s.Apply(0, compute.TaskAdded{Task: id, Device: "gpu0", Hints: compute.Hints{Priority: -i}})
+		d.claims = append(d.claims, Claim{Task: id, Footprint: f, Rank: -i})
+	}
+	return d
+}
+
+// apply tells the scheduler what happened and has every task do at once what the
+// planner says.
+func (d *device) apply(now time.Duration, events ...compute.Event) []Target {
+	d.s.Apply(now, events...)
+	for i, st := range d.s.State() {
+		c := &d.claims[i]
+		c.Ready, c.Open, c.Stopped = st.Ready, st.Open, !st.Open
+	}
+	var out Decision
+	for range 4 * len(d.claims) {
+		out = d.p.Decide(now, d.s.Timeline("gpu0"), d.s.Expected("gpu0"), d.claims)
+		for i, target := range out.Targets {
+			c := &d.claims[i]
+			c.Resident, c.Seen = min(target.Bytes, c.Footprint), target.Want
+		}
+	}
+	return out.Targets
+}
+
+func (d *device) resident() (list []Bytes) {
+	for _, c := range d.claims {
+		list = append(list, c.Resident)
+	}
+	return list
+}
+
+func equal(a []Bytes, b ...Bytes) bool {
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+// TestTurns: under RR the one whose turn it is has its memory, and the next one,
+// and after a turn it is the next two.
+func TestTurns(t *testing.T) {
+	d := newDevice(t, compute.RR(), 16*GiB, 8*GiB, 8*GiB, 8*GiB)
+	ready := func(id compute.TaskID) compute.Event { return compute.Ready{Task: id, Device: "gpu0"} }
+	d.apply(time.Millisecond, ready(1), ready(2), ready(3))
+	if !equal(d.resident(), 8*GiB, 8*GiB, 0) {
+		t.Errorf("first turn: %v", d.resident())
+	}
+	d.apply(7 * time.Millisecond)
+	if !equal(d.resident(), 0, 8*GiB, 8*GiB) {
+		t.Errorf("second turn: %v", d.resident())
+	}
+	targets := d.apply(13 * time.Millisecond)
+	if !equal(d.resident(), 8*GiB, 0, 8*GiB) {
+		t.Errorf("third turn: %v", d.resident())
+	}
+	if q := targets[0].Quantum; q < LinkRate.Time(8*GiB) {
+		t.Errorf("turns of %v do not hide a load", q)
+	}
+}
+
+// TestForegroundKeepsOrReturns: under HPF a foreground that comes back every 100
+// ms keeps its memory between its requests; one that comes every minute returns
+// it, and has it again when it is due.
+func TestForegroundKeepsOrReturns(t *testing.T) {
+	for _, c := range []struct {
+		every time.Duration
+		idle  Bytes // what it has in between
+	}{{100 * time.Millisecond, 4 * GiB}, {time.Minute, 0}} {
+		d := newDevice(t, compute.HPF(), 16*GiB, 4*GiB, 16*GiB)
+		now := time.Second
+		d.apply(now, compute.Ready{Task: 2, Device: "gpu0"})
+		for range 3 {
+			d.apply(now, compute.Ready{Task: 1, Device: "gpu0"})
+			if d.resident()[0] != 4*GiB {
+				t.Fatalf("every %v: at work it has %s", c.every, d.resident()[0])
+			}
+			d.apply(now+10*time.Millisecond, compute.Idle{Task: 1, Device: "gpu0"})
+			now += c.every
+		}
+		d.apply(now - c.every/2)
+		if !equal(d.resident(), c.idle, 16*GiB-c.idle) {
+			t.Errorf("every %v: half way to its next request they have %v", c.every, d.resident())
+		}
+		d.apply(now - 50*time.Millisecond)
+		if d.resident()[0] != 4*GiB {
+			t.Errorf("every %v: just before its next request it has %s", c.every, d.resident()[0])
+		}
+	}
+}
