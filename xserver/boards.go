@@ -101,7 +101,7 @@ func readTicket(conn *net.UnixConn) (string, error) {
 func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 	a := plane.Attachment{PID: p.peer.PID, Bell: -1, Death: -1, Socket: -1}
 	hints, settings := s.registry.wanted(p)
-	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Settings: settings}
+	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Settings: settings, Limit: s.registry.limitOf(p)}
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -138,6 +138,7 @@ func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 		return err
 	}
 	s.forgetState()
+	s.attachedOne(p.key())
 	a = plane.Attachment{Bell: -1, Death: -1, Socket: -1} // the loop's now
 	if err := send(conn, client.BoardReply{Version: client.BoardProtocol}, memory, bell); err != nil {
 		_ = s.loop.Remove(p.id)

@@ -87,6 +87,9 @@ func wireDevice(seat plane.SeatState) *xserverv1.Device {
 		Held: seat.Order.Hold, SliceNs: uint64(seat.Order.Slice),
 		Reason: seat.Order.Reason.String(), Regime: seat.Regime.String(),
 	}
+	if d.Memory = wireTaskMemory(seat.Memory); d.Memory.GetHeld() || d.Memory.GetWaits() {
+		d.Held, d.Reason = d.Held || d.Memory.Held, memoryReason(d.Memory)
+	}
 	for level, c := range seat.Cost.Levels {
 		if c != (plane.LevelCost{}) {
 			d.Preemption = append(d.Preemption, &xserverv1.LevelCost{Level: uint32(level), Taken: c.Taken, Given: c.Given})

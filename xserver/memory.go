@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"xmsched/compute"
+	mem "xmsched/memory"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
-	"xmsched/xserver/internal/peer"
 	"xmsched/xserver/internal/plane"
 )
 
@@ -19,12 +19,17 @@ type memory struct {
 	hints    compute.Hints
 	settings *plane.Settings // nil: its own
 	later    change          // of the settings of processes that its task gets
+	limit    *mem.Bytes      // of its memory; nil: its own
 }
 
 // entry is a memory as the journal has it.
 func (m memory) entry(key journal.Key) journal.Entry {
 	e := journal.Entry{
 		Key: key, Hints: spellHints(m.hints),
+	}
+	if m.limit != nil {
+		limit := uint64(*m.limit)
+		e.Limit = &limit
 	}
 	if s := m.settings; s != nil {
 		e.Settings = &journal.Settings{Level: levelText(s.Level), Threshold: s.Threshold, Batch: s.Batch}
@@ -53,6 +58,10 @@ func recalled(e journal.Entry) (memory, bool) {
 		if !ok || hint.Parse(text, &m.hints) != nil {
 			return memory{}, false
 		}
+	}
+	if e.Limit != nil {
+		limit := mem.Clamp(*e.Limit, mem.MaxBytes)
+		m.limit = &limit
 	}
 	if e.Settings != nil {
 		c, ok := changeOf(*e.Settings)
@@ -100,6 +109,7 @@ func (s *Server) recall() {
 			s.remembered[e.Key] = m
 		}
 	}
+	s.recallMemorySettings(r)
 	s.forgetDead()
 	if s.policy == nil && r.Policy != "" {
 		if s.policy, err = compute.PolicyByName(r.Policy); err != nil {
@@ -161,7 +171,7 @@ func (s *Server) forgetDead() {
 	dead := slices.Collect(maps.Keys(s.remembered))
 	s.mu.Unlock()
 	dead = slices.DeleteFunc(dead, func(key journal.Key) bool {
-		return key.PID > 0 && key.Start != 0 && peer.Peer{PID: key.PID, StartTime: key.Start}.Alive()
+		return aliveKey(key)
 	})
 	s.mu.Lock()
 	for _, key := range dead {
@@ -181,6 +191,7 @@ func (s *Server) writeJournal() {
 		r.Hints = append(r.Hints, m.entry(key))
 	}
 	s.mu.Unlock()
+	s.noteMemory(&r)
 	if err := journal.Write(s.dir.File(client.JournalFile), r); err != nil {
 		s.log.Warn("journal not written", "why", err)
 	}

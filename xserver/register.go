@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"xmsched/compute"
+	mem "xmsched/memory"
 	"xmsched/preempt/board"
 	xserverv1 "xmsched/xserver/api/v1"
 	"xmsched/xserver/client"
@@ -63,8 +64,11 @@ func apply(who peer.Peer, req *xserverv1.RegisterRequest) (application, error) {
 	}
 	a := application{
 		peer: who, nonce: req.Nonce, name: clean(req.Name, maxName), token: req.TaskToken,
-		hints: hints, settings: settings,
+		hints: hints, settings: settings, limit: mem.Bytes(req.MemoryLimit),
 		previousTask: compute.TaskID(req.PreviousTask),
+	}
+	if err := checkBytes("memory limit", &req.MemoryLimit); err != nil {
+		return application{}, err
 	}
 	if a.name == "" {
 		a.name = clean(peer.Name(who.PID), maxName)

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"xmsched/compute"
+	mem "xmsched/memory"
 	"xmsched/xserver/client"
 	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
@@ -63,8 +64,9 @@ type task struct {
 	key       taskKey // token empty: a process by itself
 	name      string
 	hints     compute.Hints
-	steered   bool   // hints were changed while it ran
-	later     change // of the settings of processes that it will have
+	steered   bool       // hints were changed while it ran
+	later     change     // of the settings of processes that it will have
+	limit     *mem.Bytes // of the memory of each, those to come included; nil: their own
 	processes []*process
 	began     time.Time
 }
@@ -79,6 +81,9 @@ type process struct {
 	settings plane.Settings
 
 	configured bool // settings were changed while it ran
+
+	limit   mem.Bytes // that it may allocate on a device; 0: no limit
+	limited bool      // that was changed while it ran
 
 	ticket    string
 	expires   time.Time
@@ -106,6 +111,10 @@ func (p *process) memory() memory {
 		settings := p.settings
 		m.settings = &settings
 	}
+	if p.limited {
+		limit := p.limit
+		m.limit = &limit
+	}
 	return m
 }
 
@@ -127,6 +136,7 @@ type application struct {
 	token        string
 	hints        compute.Hints
 	settings     plane.Settings
+	limit        mem.Bytes
 	previousTask compute.TaskID
 
 	// What was changed for the same process before the daemon was started again.
@@ -171,8 +181,8 @@ func (r *registry) register(a application, now time.Time) (p *process, replaced 
 	r.nextProc++
 	p = &process{
 		id: r.nextProc, peer: a.peer, nonce: a.nonce, name: a.name,
-		settings: a.settings,
-		ticket:   newTicket(), expires: now.Add(ticketLife),
+		settings: a.settings, limit: a.limit,
+		ticket: newTicket(), expires: now.Add(ticketLife),
 		news: make(chan struct{}, 1), gone: make(chan struct{}),
 	}
 	r.join(p, a)
@@ -203,6 +213,12 @@ func (r *registry) join(p *process, a application) {
 	p.configured = !t.later.empty()
 	if a.recalled && a.memory.settings != nil {
 		p.settings, p.configured = *a.memory.settings, true
+	}
+	if a.recalled && a.memory.limit != nil {
+		p.limit, p.limited = *a.memory.limit, true
+	}
+	if t.limit != nil {
+		p.limit, p.limited = *t.limit, true
 	}
 	t.processes = append(t.processes, p)
 }
@@ -314,12 +330,19 @@ func (r *registry) wanted(p *process) (compute.Hints, plane.Settings) {
 	return p.task.hints, p.settings
 }
 
+// limitOf is what a process may allocate on a device; 0: no limit.
+func (r *registry) limitOf(p *process) mem.Bytes {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return p.limit
+}
+
 // memoryOf is what is worth remembering of a process, if anything was changed
 // while its task ran.
 func (r *registry) memoryOf(p *process) (memory, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return p.memory(), p.task.steered || p.configured
+	return p.memory(), p.task.steered || p.configured || p.limited
 }
 
 // target finds what a caller means: a task by its id, or by a process, which is

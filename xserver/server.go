@@ -70,6 +70,8 @@ type Config struct {
 	// ours are served; Metrics the one for Prometheus. Default: neither is. Who asks
 	// there is told by a token, see Token.
 	HTTP, Metrics string
+	// Memory says how the memory of the devices is managed. Default: not at all.
+	Memory *ManagedMemory
 	// Version is told to clients that ask.
 	Version string
 	// Log takes what an operator should know; nothing is logged per decision.
@@ -106,6 +108,7 @@ type Server struct {
 	http, metrics *door       // nil: not served
 
 	offers  offers
+	managed managed
 	tracers chan struct{} // a place for each that traces
 
 	dirty chan struct{} // the journal is to be written
@@ -172,8 +175,9 @@ func (s *Server) open() (err error) {
 	if err = s.openHTTP(v); err != nil {
 		return err
 	}
-	s.loop, err = plane.NewLoop(plane.New(plane.Config{IdleAfter: s.cfg.IdleAfter}, s.policy), func(id plane.ProcessID) {
+	s.loop, err = plane.NewLoop(s.newPlane(), func(id plane.ProcessID) {
 		s.registry.remove(id)
+		s.rememberAttached()
 		s.forgetState()
 	})
 	if err != nil {
@@ -201,6 +205,7 @@ func (s *Server) Run(ctx context.Context) error {
 	parts.Go(func() { s.keepHouse() })
 	parts.Go(func() { s.keepCPUPriorities() })
 	parts.Go(func() { s.keepOffers() })
+	parts.Go(func() { s.keepMemory() })
 	parts.Go(func() {
 		if err := s.grpc.Serve(newCrowdListener(s.control, maxConnections)); err != nil {
 			broken <- fmt.Errorf("serve control socket: %w", err)

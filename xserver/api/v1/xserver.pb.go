@@ -1106,7 +1106,9 @@ type Device struct {
 	// there for less.
 	Shares []uint32 `protobuf:"varint,40,rep,packed,name=shares,proto3" json:"shares,omitempty"`
 	// Commands that wait or run.
-	Outstanding   uint64 `protobuf:"varint,41,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	Outstanding uint64 `protobuf:"varint,41,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
+	// Of all its processes together; absent where memory is not managed.
+	Memory        *Memory `protobuf:"bytes,30,opt,name=memory,proto3" json:"memory,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1265,6 +1267,13 @@ func (x *Device) GetOutstanding() uint64 {
 		return x.Outstanding
 	}
 	return 0
+}
+
+func (x *Device) GetMemory() *Memory {
+	if x != nil {
+		return x.Memory
+	}
+	return nil
 }
 
 // LevelCost is what preemption at one level was to a task.
@@ -3885,7 +3894,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06p99_ns\x18\x04 \x01(\x04R\x05p99Ns\x12\x15\n" +
 	"\x06max_ns\x18\x05 \x01(\x04R\x05maxNs\x12\x15\n" +
 	"\x06sum_ns\x18\x06 \x01(\x04R\x05sumNs\x12\x16\n" +
-	"\x06within\x18\a \x03(\x04R\x06within\"\xf7\x03\n" +
+	"\x06within\x18\a \x03(\x04R\x06within\"\xa3\x04\n" +
 	"\x06Device\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x14\n" +
@@ -3908,7 +3917,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06reason\x18\x0f \x01(\tR\x06reason\x12\x16\n" +
 	"\x06regime\x18\x10 \x01(\tR\x06regime\x12\x16\n" +
 	"\x06shares\x18( \x03(\rR\x06shares\x12 \n" +
-	"\voutstanding\x18) \x01(\x04R\voutstanding\"M\n" +
+	"\voutstanding\x18) \x01(\x04R\voutstanding\x12*\n" +
+	"\x06memory\x18\x1e \x01(\v2\x12.xmsched.v1.MemoryR\x06memory\"M\n" +
 	"\tLevelCost\x12\x14\n" +
 	"\x05level\x18\x01 \x01(\rR\x05level\x12\x14\n" +
 	"\x05taken\x18\x02 \x01(\x04R\x05taken\x12\x14\n" +
@@ -4238,54 +4248,55 @@ var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	11, // 8: xmsched.v1.Account.latency:type_name -> xmsched.v1.Latency
 	11, // 9: xmsched.v1.Account.recent:type_name -> xmsched.v1.Latency
 	13, // 10: xmsched.v1.Device.preemption:type_name -> xmsched.v1.LevelCost
-	6,  // 11: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
-	15, // 12: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
-	9,  // 13: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
-	5,  // 14: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
-	22, // 15: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
-	6,  // 16: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
-	25, // 17: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
-	30, // 18: xmsched.v1.GetStatusResponse.offers:type_name -> xmsched.v1.DeviceOffer
-	9,  // 19: xmsched.v1.ReportResponse.tasks:type_name -> xmsched.v1.Task
-	9,  // 20: xmsched.v1.ReportResponse.ended:type_name -> xmsched.v1.Task
-	35, // 21: xmsched.v1.TraceResponse.events:type_name -> xmsched.v1.TraceEvent
-	40, // 22: xmsched.v1.MemoryStatsResponse.devices:type_name -> xmsched.v1.DeviceMemory
-	43, // 23: xmsched.v1.MemoryStatsResponse.host:type_name -> xmsched.v1.HostMemory
-	41, // 24: xmsched.v1.DeviceMemory.processes:type_name -> xmsched.v1.ProcessMemory
-	42, // 25: xmsched.v1.ProcessMemory.memory:type_name -> xmsched.v1.Memory
-	1,  // 26: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 27: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 28: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	16, // 29: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	18, // 30: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	20, // 31: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	23, // 32: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	26, // 33: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	28, // 34: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	31, // 35: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
-	33, // 36: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
-	38, // 37: xmsched.v1.XServerService.MemoryStats:input_type -> xmsched.v1.MemoryStatsRequest
-	44, // 38: xmsched.v1.XServerService.SetMemory:input_type -> xmsched.v1.SetMemoryRequest
-	36, // 39: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
-	2,  // 40: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 41: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 42: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	17, // 43: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	19, // 44: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	21, // 45: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	24, // 46: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	27, // 47: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	29, // 48: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	32, // 49: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
-	34, // 50: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
-	39, // 51: xmsched.v1.XServerService.MemoryStats:output_type -> xmsched.v1.MemoryStatsResponse
-	45, // 52: xmsched.v1.XServerService.SetMemory:output_type -> xmsched.v1.SetMemoryResponse
-	37, // 53: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
-	40, // [40:54] is the sub-list for method output_type
-	26, // [26:40] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	42, // 11: xmsched.v1.Device.memory:type_name -> xmsched.v1.Memory
+	6,  // 12: xmsched.v1.Process.settings:type_name -> xmsched.v1.Settings
+	15, // 13: xmsched.v1.Process.devices:type_name -> xmsched.v1.ProcessDevice
+	9,  // 14: xmsched.v1.WatchResponse.tasks:type_name -> xmsched.v1.Task
+	5,  // 15: xmsched.v1.SetHintResponse.hints:type_name -> xmsched.v1.Hints
+	22, // 16: xmsched.v1.SetConfigResponse.processes:type_name -> xmsched.v1.ProcessSettings
+	6,  // 17: xmsched.v1.ProcessSettings.settings:type_name -> xmsched.v1.Settings
+	25, // 18: xmsched.v1.GetPolicyResponse.policies:type_name -> xmsched.v1.PolicyInfo
+	30, // 19: xmsched.v1.GetStatusResponse.offers:type_name -> xmsched.v1.DeviceOffer
+	9,  // 20: xmsched.v1.ReportResponse.tasks:type_name -> xmsched.v1.Task
+	9,  // 21: xmsched.v1.ReportResponse.ended:type_name -> xmsched.v1.Task
+	35, // 22: xmsched.v1.TraceResponse.events:type_name -> xmsched.v1.TraceEvent
+	40, // 23: xmsched.v1.MemoryStatsResponse.devices:type_name -> xmsched.v1.DeviceMemory
+	43, // 24: xmsched.v1.MemoryStatsResponse.host:type_name -> xmsched.v1.HostMemory
+	41, // 25: xmsched.v1.DeviceMemory.processes:type_name -> xmsched.v1.ProcessMemory
+	42, // 26: xmsched.v1.ProcessMemory.memory:type_name -> xmsched.v1.Memory
+	1,  // 27: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 28: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 29: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	16, // 30: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	18, // 31: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	20, // 32: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	23, // 33: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	26, // 34: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	28, // 35: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	31, // 36: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
+	33, // 37: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
+	38, // 38: xmsched.v1.XServerService.MemoryStats:input_type -> xmsched.v1.MemoryStatsRequest
+	44, // 39: xmsched.v1.XServerService.SetMemory:input_type -> xmsched.v1.SetMemoryRequest
+	36, // 40: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
+	2,  // 41: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 42: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 43: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	17, // 44: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	19, // 45: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	21, // 46: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	24, // 47: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	27, // 48: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	29, // 49: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	32, // 50: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
+	34, // 51: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
+	39, // 52: xmsched.v1.XServerService.MemoryStats:output_type -> xmsched.v1.MemoryStatsResponse
+	45, // 53: xmsched.v1.XServerService.SetMemory:output_type -> xmsched.v1.SetMemoryResponse
+	37, // 54: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
+	41, // [41:55] is the sub-list for method output_type
+	27, // [27:41] is the sub-list for method input_type
+	27, // [27:27] is the sub-list for extension type_name
+	27, // [27:27] is the sub-list for extension extendee
+	0,  // [0:27] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }

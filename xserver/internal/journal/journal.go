@@ -43,6 +43,7 @@ type Entry struct {
 	Hints    map[string]string `json:"hints"`              // by name, as people write them
 	Settings *Settings         `json:"settings,omitempty"` // nil: its own
 	Later    *Settings         `json:"later,omitempty"`    // of processes that its task gets; nil: their own
+	Limit    *uint64           `json:"limit,omitempty"`    // bytes that it may allocate, 0: all; nil: its own
 }
 
 // Settings are what a process is governed by; what is empty was not changed.
@@ -52,11 +53,27 @@ type Settings struct {
 	Batch     uint32 `json:"batch,omitempty"`
 }
 
+// MemorySettings are how memory is managed; amounts in bytes.
+type MemorySettings struct {
+	Budget uint64 `json:"budget"`
+	Host   uint64 `json:"host"`
+	Policy string `json:"policy"`
+}
+
+// Memory is a change of how memory is managed.
+type Memory struct {
+	Started MemorySettings `json:"started"` // what the daemon was started with
+	Now     MemorySettings `json:"now"`
+}
+
 // Record is the whole journal.
 type Record struct {
 	Version int     `json:"version"`
 	Policy  string  `json:"policy,omitempty"`
 	Hints   []Entry `json:"hints,omitempty"`
+
+	Memory   *Memory `json:"memory,omitempty"`   // nil: as the daemon was started
+	Attached []Key   `json:"attached,omitempty"` // who may have managed memory
 }
 
 // ErrUnusable is in every error of Read but that of a missing file.
@@ -109,6 +126,9 @@ func parse(data []byte) (Record, error) {
 	}
 	if len(r.Hints) > maxEntries {
 		return Record{}, fmt.Errorf("%d entries, at most %d", len(r.Hints), maxEntries)
+	}
+	if len(r.Attached) > maxEntries {
+		return Record{}, fmt.Errorf("%d attached, at most %d", len(r.Attached), maxEntries)
 	}
 	return r, nil
 }

@@ -24,6 +24,8 @@ type SeatState struct {
 	Order  choose.Order  // what is done with it
 	Regime choose.Regime // of the device
 	Cost   Cost          // of preemption
+
+	Memory []ProcessMemoryState // of its processes; nil: memory is not managed
 }
 
 // ProcessState is a process, for listings.
@@ -69,6 +71,9 @@ func (p *Plane) Describe() State {
 			v := sec.process.Board.Snapshot(sec.index)
 			s.Launches += max(v.Launches, finished[sec.process.ID][sec.index])
 			s.Waiting += v.Waiting
+			if sec.mem != nil {
+				s.Memory = append(s.Memory, sec.describeMemory())
+			}
 		}
 		out.Seats = append(out.Seats, s)
 	}

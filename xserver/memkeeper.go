@@ -1,0 +1,157 @@
+package xserver
+
+import (
+	"time"
+
+	"xmsched/compute"
+	mem "xmsched/memory"
+	"xmsched/nvx/sheet"
+	"xmsched/xserver/internal/plane"
+)
+
+const (
+	// memoryTick is how often the keeper looks whether those that were there before a
+	// restart are back.
+	memoryTick = 100 * time.Millisecond
+	// hostEvery is how often the host's memory is looked at. Between two looks clients
+	// keep within what they were given at the last.
+	hostEvery = time.Second
+)
+
+// keepMemory tells the data plane what it cannot find out itself: how much of the host
+// moved memory may take, what cards have, and when all are back. It runs until the
+// daemon ends.
+func (s *Server) keepMemory() {
+	if s.cfg.Memory == nil {
+		return
+	}
+	tick := time.NewTicker(memoryTick)
+	defer tick.Stop()
+	for n := 0; s.ending.Err() == nil; n++ {
+		if n%int(hostEvery/memoryTick) == 0 {
+			s.tellHost()
+			s.tellCards()
+		}
+		s.awaitReturn()
+		select {
+		case <-tick.C:
+		case <-s.ending.Done():
+		}
+	}
+}
+
+// awaitReturn ends the waiting for those that were there before a restart, when all are
+// back or dead, or have had their time.
+func (s *Server) awaitReturn() {
+	m := &s.managed
+	if !m.awaits {
+		return
+	}
+	m.mu.Lock()
+	for key := range m.awaited {
+		if !aliveKey(key) {
+			delete(m.awaited, key)
+		}
+	}
+	over := len(m.awaited) == 0 && time.Since(m.lastAt) > settleTime || time.Since(s.start) > returnLimit
+	missing := len(m.awaited)
+	m.mu.Unlock()
+	if !over {
+		return
+	}
+	m.awaits = false
+	_ = s.loop.SetAwaited(false) // it ends when we do
+	if missing > 0 {
+		s.log.Warn("processes that had memory before the restart have not come back; what they have is not counted", "processes", missing)
+	}
+}
+
+// tellHost reads how much of the host moved memory may take: in all, and for processes
+// whose cgroup has less left.
+func (s *Server) tellHost() {
+	state, _, err := s.loop.DescribeMemory()
+	if err != nil {
+		return
+	}
+	available, known := s.managed.host.available()
+	s.managed.mu.Lock()
+	wanted := s.managed.now.Host
+	s.managed.mu.Unlock()
+	if !known {
+		if wanted == 0 {
+			return
+		}
+		available = mem.MaxBytes
+	}
+	limit, by := mem.HostBudget(mem.HostFigures{Wanted: wanted, Ours: state.Host.Used, Available: available})
+	_ = s.loop.SetHost(limit, by, s.cgroupParts(state)) // it ends when we do
+}
+
+// cgroupParts is what each process may have of the host by its cgroup, which its
+// processes share evenly.
+func (s *Server) cgroupParts(state plane.MemoryState) map[plane.ProcessID]mem.Bytes {
+	folders := map[plane.ProcessID]string{}
+	members := map[string]int{}
+	s.registry.mu.Lock()
+	pids := map[plane.ProcessID]int{}
+	for id, p := range s.registry.processes {
+		pids[id] = p.peer.PID
+	}
+	s.registry.mu.Unlock()
+	for _, d := range state.Devices {
+		for _, p := range d.Processes {
+			if _, seen := folders[p.Process]; !seen && pids[p.Process] != 0 {
+				folders[p.Process] = s.managed.host.cgroup(pids[p.Process])
+				members[folders[p.Process]]++
+			}
+		}
+	}
+	parts := map[plane.ProcessID]mem.Bytes{}
+	for id, folder := range folders {
+		if folder == "" {
+			continue
+		}
+		if left, bounded := s.managed.host.left(folder); bounded {
+			parts[id] = left / mem.Bytes(members[folder])
+		}
+	}
+	return parts
+}
+
+// tellCards reads from the spec sheets what cards have, where the budget is to follow
+// from that.
+func (s *Server) tellCards() {
+	s.managed.mu.Lock()
+	auto := s.managed.now.Budget == 0
+	s.managed.mu.Unlock()
+	if !auto || s.cfg.Sheets.Dir == "" {
+		return
+	}
+	list, _ := sheet.List(s.cfg.Sheets.Dir) // those that can be read
+	cards := map[compute.Device]plane.Card{}
+	for _, sh := range list {
+		if s.managed.cards[sh.Device.UUID] || sh.Device.MemoryBytes == 0 {
+			continue
+		}
+		c := plane.Card{Bytes: mem.Clamp(sh.Device.MemoryBytes, mem.MaxBytes), Own: contextBytes}
+		if sh.Measured != nil && sh.Measured.Second != nil {
+			c.Own = 2 * mem.Clamp(sh.Measured.Second.MemoryBytes, 8*mem.GiB)
+		}
+		cards[compute.Device(sh.Device.UUID)] = c
+	}
+	if len(cards) == 0 || s.loop.SetCards(cards) != nil {
+		return
+	}
+	if s.managed.cards == nil {
+		s.managed.cards = map[string]bool{}
+	}
+	for id, c := range cards {
+		s.managed.cards[string(id)] = true
+		s.log.Info("memory", "device", id, "card", c.Bytes, "budget", mem.DeviceBudget(c.Bytes, 0), "of it to each process", c.Own)
+	}
+}
+
+// contextBytes is what the driver takes for a process that has a context of its own
+// and one by which its memory is moved, where that was not measured (H200: 526 MiB
+// each).
+const contextBytes = 2 * 526 * mem.MiB
