@@ -31,6 +31,7 @@ func command() *cobra.Command {
 	var http, metrics string
 	var shared bool
 	var p probing
+	var m memoryFlags
 	c := &cobra.Command{
 		Use:   "xserver",
 		Short: "Decide which programs compute on this machine's GPUs",
@@ -39,7 +40,11 @@ func command() *cobra.Command {
 			"without a spec sheet it has probed by xcli device --probe, once.",
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter, HTTP: http, Metrics: metrics}, level, p)
+			managed, err := m.settings(c)
+			if err != nil {
+				return err
+			}
+			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter, HTTP: http, Metrics: metrics, Memory: managed}, level, p)
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
@@ -51,6 +56,7 @@ func command() *cobra.Command {
 	c.Flags().BoolVar(&p.sim, "sim", false, "serve programs on the simulated GPU: probe that one, started if need be")
 	c.Flags().StringVar(&http, "http", "", "serve XSched's HTTP interface, and ours under /v1, on this loopback `ADDRESS`, such as 127.0.0.1:50000; xcli token shows what to ask with")
 	c.Flags().StringVar(&metrics, "metrics", "", "serve figures for Prometheus on this loopback `ADDRESS`, such as 127.0.0.1:9464; those of tasks to whom a token is sent")
+	m.register(c)
 	c.Flags().StringVar(&level, "log", "info", "what is logged: debug, info, warn, error")
 	return c
 }
