@@ -191,7 +191,7 @@ func TestGlibcVersions(t *testing.T) {
 
 func TestWithoutDaemon(t *testing.T) {
 	dir := t.TempDir()
-	for _, args := range [][]string{{"status"}, {"policy", "get"}, {"policy", "set", "RR"}, {"hint", "--task", "1", "--priority", "1"}, {"config", "--task", "1", "--level", "2"}, {"top"}, {"list"}} {
+	for _, args := range [][]string{{"status"}, {"policy", "get"}, {"policy", "set", "RR"}, {"hint", "--task", "1", "--priority", "1"}, {"config", "--task", "1", "--level", "2"}, {"top"}, {"top", "--snapshot"}, {"list"}, {"report"}, {"token"}, {"trace", "-o", "-"}} {
 		var out, errs bytes.Buffer
 		code := cli.Run(command(), append(args, "--dir", dir), &out, &errs)
 		if code != cli.ExitFailure || !strings.Contains(errs.String(), "xserver --dir "+dir) {
