@@ -1,0 +1,714 @@
+/* memory_run CASE, or nothing for the list: a program whose memory is managed, with
+ * keeper.c as agent, daemon and engine. Prints nothing; exits 1 with a line when
+ * something is wrong. $XM_PTX names the kernels' file. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "gen/board.h"
+#include "gen/cuda_prototypes.h"
+#include "memory.h"
+
+#define MIB ((size_t)1 << 20)
+enum { MS = 1000 };
+
+#define TRUE(x)                                                          \
+    do {                                                                 \
+        if (!(x)) {                                                      \
+            fprintf(stderr, "memory_run.c:%d: not %s\n", __LINE__, #x); \
+            _exit(1);                                                    \
+        }                                                                \
+    } while (0)
+#define WANT(call, want)                                                                         \
+    do {                                                                                         \
+        long long got_ = (long long)(call), want_ = (long long)(want);                          \
+        if (got_ != want_) {                                                                     \
+            fprintf(stderr, "memory_run.c:%d: %s = %lld, want %lld\n", __LINE__, #call, got_, want_); \
+            _exit(1);                                                                            \
+        }                                                                                        \
+    } while (0)
+#define CHECK(call) WANT(call, CUDA_SUCCESS)
+/* Within ten seconds. */
+#define SOON(x)                                    \
+    do {                                           \
+        for (int i_ = 0; !(x) && i_ < 10000; i_++) \
+            usleep(MS);                            \
+        TRUE(x);                                   \
+    } while (0)
+
+static uint32_t (*want)(uint32_t hold, uint32_t slice_us);
+static void (*grant)(bool open, unsigned mode);
+static void (*hang)(bool hangs);
+static void (*detach)(void);
+static bool (*ready)(void);
+static struct xm_device *(*section)(void);
+static const struct xm_memory *(*memory)(void);
+static void (*bounds)(uint64_t target, uint64_t limit, uint32_t flags);
+static int (*engine)(void);
+static int (*move)(unsigned *seed, unsigned of, bool out, bool in, bool dies);
+static int (*load_one)(void);
+static CUcontext ctx;
+static CUfunction increment;
+static CUstream stream;
+static unsigned seed = 1;
+
+static uint64_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+static uint32_t word(const uint32_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+static uint64_t figure(const uint64_t *at)
+{
+    return __atomic_load_n(at, __ATOMIC_ACQUIRE);
+}
+
+static void *find(void *lib, const char *name)
+{
+    void *f = dlsym(lib, name);
+
+    TRUE(f != NULL);
+    return f;
+}
+
+static void begin(void)
+{
+    char path[4096];
+    void *keeper;
+    CUmodule module;
+
+    CHECK(cuInit(0));
+    CHECK(cuDevicePrimaryCtxRetain(&ctx, 0));
+    CHECK(cuCtxSetCurrent(ctx));
+    snprintf(path, sizeof path, "%s/libxagent.so", getenv("XMSCHED_LIB"));
+    TRUE(keeper = dlopen(path, RTLD_NOW));
+    *(void **)&want = find(keeper, "governor_want");
+    *(void **)&grant = find(keeper, "governor_grant");
+    *(void **)&hang = find(keeper, "governor_hang");
+    *(void **)&detach = find(keeper, "governor_detach");
+    *(void **)&ready = find(keeper, "governor_ready");
+    *(void **)&section = find(keeper, "keeper_section");
+    *(void **)&memory = find(keeper, "keeper_memory");
+    *(void **)&bounds = find(keeper, "keeper_bounds");
+    *(void **)&engine = find(keeper, "keeper_begin");
+    *(void **)&move = find(keeper, "keeper_move");
+    *(void **)&load_one = find(keeper, "keeper_load_one");
+    CHECK(cuModuleLoad(&module, getenv("XM_PTX")));
+    CHECK(cuModuleGetFunction(&increment, module, "xm_increment"));
+    CHECK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+}
+
+/* With the first allocation made, so that it is known to be managed. */
+static void managed(void)
+{
+    CUdeviceptr p;
+
+    begin();
+    CHECK(cuMemAlloc_v2(&p, 2 * MIB));
+    CHECK(cuMemsetD8_v2(p, 0, 2 * MIB)); /* a command takes the board along */
+    CHECK(cuMemFree_v2(p));
+    TRUE(section()->client_memory.flags & XM_MEMORY_ACTIVE);
+    SOON(word(&section()->client.level_max) == 3);
+    WANT(engine(), 0);
+}
+
+static void wants(uint32_t hold)
+{
+    uint32_t number = want(hold, 0);
+
+    SOON(word(&section()->client.did) == number);
+    WANT(section()->client.held, hold);
+}
+
+static int count(uint32_t state)
+{
+    static struct xm_segment views[4096];
+    int n = memory()->list(0, views, 4096), found = 0;
+
+    TRUE(n >= 0 && n <= 4096);
+    for (int i = 0; i < n; i++)
+        found += views[i].state == state;
+    return found;
+}
+
+static int flagged(uint32_t flag)
+{
+    static struct xm_segment views[4096];
+    int n = memory()->list(0, views, 4096), found = 0;
+
+    for (int i = 0; i < n; i++)
+        found += (views[i].flags & flag) != 0;
+    return found;
+}
+
+/* --- bytes -------------------------------------------------------------------------- */
+
+struct block {
+    CUdeviceptr at;
+    size_t bytes;
+    uint32_t value; /* word k holds value + k */
+};
+
+static uint32_t *words(const struct block *b)
+{
+    uint32_t *w = malloc(b->bytes / 4 * 4 + 4);
+
+    TRUE(w);
+    for (size_t k = 0; k < b->bytes / 4; k++)
+        w[k] = b->value + (uint32_t)k;
+    return w;
+}
+
+static void write_block(struct block *b)
+{
+    uint32_t *w;
+
+    b->value = (uint32_t)rand_r(&seed);
+    w = words(b);
+    CHECK(cuMemcpyHtoD_v2(b->at, w, b->bytes / 4 * 4));
+    free(w);
+}
+
+static void check_block(const struct block *b)
+{
+    uint32_t *w = words(b), *is = malloc(b->bytes + 4);
+
+    TRUE(is);
+    CHECK(cuMemcpyDtoH_v2(is, b->at, b->bytes / 4 * 4));
+    for (size_t k = 0; k < b->bytes / 4; k++)
+        if (is[k] != w[k]) {
+            fprintf(stderr, "memory_run.c: word %zu of %zu bytes at %llx is %u, want %u\n", k, b->bytes, (unsigned long long)b->at, is[k], w[k]);
+            _exit(1);
+        }
+    free(w);
+    free(is);
+}
+
+/* Every word grows by one, by a kernel. */
+static void raise_block(struct block *b)
+{
+    unsigned n = (unsigned)(b->bytes / 4);
+    void *args[] = {&b->at, &n};
+
+    CHECK(cuLaunchKernel(increment, 64, 1, 1, 128, 1, 1, 0, stream, args, NULL));
+    b->value++;
+}
+
+static struct block make_block(size_t bytes)
+{
+    struct block b = {.bytes = bytes};
+
+    CHECK(cuMemAlloc_v2(&b.at, bytes));
+    write_block(&b);
+    return b;
+}
+
+static size_t some_size(void)
+{
+    switch (rand_r(&seed) % 5) {
+    case 0:
+        return 4 + (size_t)rand_r(&seed) % 4096;
+    case 1:
+        return 4 + (size_t)rand_r(&seed) % MIB;
+    case 2:
+        return 2 * MIB;
+    case 3:
+        return 4 + (size_t)rand_r(&seed) % (5 * MIB);
+    default:
+        return 32 * MIB + (size_t)rand_r(&seed) % (8 * MIB);
+    }
+}
+
+/* --- cases --------------------------------------------------------------------------- */
+
+static void answers(void)
+{
+    CUdeviceptr p, base;
+    size_t size, free_bytes, total, before, pitch;
+    unsigned type = 0;
+    int ordinal = -1;
+    void *host = NULL;
+    CUcontext of = NULL;
+    CUpointer_attribute several[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
+    void *into[] = {&type, &size, &host};
+    CUmemGenericAllocationHandle handle;
+    CUipcMemHandle ipc;
+
+    managed();
+    CHECK(cuMemGetInfo_v2(&before, &total));
+    WANT(before, total);
+    CHECK(cuMemAlloc_v2(&p, 40 * MIB + 5));
+    for (int round = 0; round < 2; round++) {
+        CHECK(cuMemGetAddressRange_v2(&base, &size, p + 33 * MIB));
+        WANT(base, p);
+        WANT(size, 40 * MIB + 5);
+        CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1));
+        WANT(type, CU_MEMORYTYPE_DEVICE);
+        CHECK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+        WANT(ordinal, 0);
+        CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+        TRUE(of == ctx);
+        WANT(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), CUDA_ERROR_INVALID_VALUE);
+        type = 0;
+        CHECK(cuPointerGetAttributes(3, several, into, p + 34 * MIB));
+        WANT(type, CU_MEMORYTYPE_DEVICE);
+        WANT(size, 40 * MIB + 5);
+        WANT(cuIpcGetMemHandle(&ipc, p), CUDA_ERROR_NOT_SUPPORTED);
+        WANT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
+        CHECK(cuMemGetInfo_v2(&free_bytes, &total));
+        WANT(before - free_bytes, 42 * MIB);
+        if (round)
+            break;
+        wants(XM_HOLD_ALL); /* and the same of memory that is gone, then of memory in the host */
+        WANT(move(&seed, 1, true, false, false), 0);
+        WANT(count(XM_SEGMENT_AWAY), 2);
+        CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
+        WANT(type, CU_MEMORYTYPE_DEVICE);
+        wants(XM_HOLD_NONE);
+        WANT(count(XM_SEGMENT_HOST), 2);
+    }
+    WANT(cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemFree_v2(p));
+    WANT(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
+    WANT(cuMemAlloc_v2(&p, 0), CUDA_ERROR_INVALID_VALUE);
+    WANT(cuMemAlloc_v2(&p, (size_t)1 << 50), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemAllocPitch_v2(&p, &pitch, 1000, 3000, 4));
+    WANT(pitch, 1024);
+    CHECK(cuMemGetAddressRange_v2(&base, &size, p));
+    WANT(size, 1024 * 3000);
+    CHECK(cuMemFree_v2(p));
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total));
+    WANT(free_bytes, before);
+}
+
+/* Random allocating, freeing, writing, checking, with kernels under way, and moves of what there is whenever it is stopped. */
+static void history(void)
+{
+    enum { BLOCKS = 24 };
+    struct block blocks[BLOCKS] = {{0}};
+    int moves = 0;
+
+    managed();
+    for (int step = 0; step < 400; step++) {
+        struct block *b = &blocks[rand_r(&seed) % BLOCKS];
+
+        switch (rand_r(&seed) % 8) {
+        case 0:
+        case 1:
+            if (!b->at)
+                *b = make_block(some_size());
+            break;
+        case 2:
+            if (b->at) {
+                CHECK(cuMemFree_v2(b->at));
+                b->at = 0;
+            }
+            break;
+        case 3:
+            if (b->at) {
+                CHECK(cuStreamSynchronize(stream));
+                write_block(b);
+            }
+            break;
+        case 4:
+            if (b->at) {
+                CHECK(cuStreamSynchronize(stream));
+                check_block(b);
+            }
+            break;
+        case 5:
+        case 6:
+            if (b->at)
+                raise_block(b);
+            break;
+        default:
+            wants(XM_HOLD_ALL);
+            for (int i = rand_r(&seed) % 3; i >= 0; i--)
+                WANT(move(&seed, 1 + (unsigned)rand_r(&seed) % 3, rand_r(&seed) % 3, rand_r(&seed) % 2, false), 0);
+            if (rand_r(&seed) % 3 == 0) { /* what is made and freed while it is stopped */
+                CUdeviceptr p;
+
+                CHECK(cuMemAlloc_v2(&p, some_size()));
+            }
+            wants(XM_HOLD_NONE);
+            WANT(count(XM_SEGMENT_AWAY) + count(XM_SEGMENT_LOADING), 0);
+            moves++;
+        }
+    }
+    CHECK(cuStreamSynchronize(stream));
+    TRUE(moves > 10);
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i].at) {
+            check_block(&blocks[i]);
+            CHECK(cuMemFree_v2(blocks[i].at));
+        }
+    TRUE(figure(&section()->client_memory.out) > 0 && figure(&section()->client_memory.in) > 0);
+}
+
+static _Atomic bool copied;
+static struct block victim;
+
+static void *copy_back(void *unused)
+{
+    CHECK(cuCtxSetCurrent(ctx));
+    check_block(&victim);
+    copied = true;
+    return unused;
+}
+
+/* A copy that names memory which is gone waits, and then has the bytes. */
+static void door(void)
+{
+    pthread_t t;
+
+    managed();
+    victim = make_block(50 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    WANT(count(XM_SEGMENT_AWAY), 2);
+    TRUE(pthread_create(&t, NULL, copy_back, NULL) == 0);
+    usleep(100 * MS);
+    TRUE(!copied);
+    WANT(move(&seed, 1, false, true, false), 0);
+    WANT(count(XM_SEGMENT_DEVICE), 2);
+    wants(XM_HOLD_NONE);
+    TRUE(pthread_join(t, NULL) == 0);
+    TRUE(copied);
+}
+
+/* A copy that is in the driver already keeps what it names where it is. */
+static void busy(void)
+{
+    pthread_t t;
+
+    managed();
+    victim = make_block(50 * MIB);
+    struct block other = make_block(2 * MIB);
+    wants(XM_HOLD_ALL);
+    TRUE(pthread_create(&t, NULL, copy_back, NULL) == 0);
+    SOON(flagged(XM_SEGMENT_BUSY) == 2);
+    TRUE(!copied);
+    WANT(move(&seed, 1, true, false, false), 0);
+    WANT(count(XM_SEGMENT_AWAY), 1);
+    WANT(count(XM_SEGMENT_DEVICE), 2);
+    wants(XM_HOLD_NONE);
+    TRUE(pthread_join(t, NULL) == 0);
+    check_block(&other);
+}
+
+/* The daemon dies while memory is gone: the process gets it back and goes on. */
+static void lease(void)
+{
+    struct block b;
+
+    managed();
+    b = make_block(70 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 2, true, false, false), 0);
+    hang(true);
+    SOON(word(&section()->client.held) == XM_HOLD_NONE);
+    WANT(count(XM_SEGMENT_AWAY), 0);
+    raise_block(&b);
+    CHECK(cuStreamSynchronize(stream));
+    check_block(&b);
+    WANT(move(&seed, 1, true, false, false), -EAGAIN);
+}
+
+/* The engine dies in a move, with the lock and a half loaded segment. */
+static void engine_dies(void)
+{
+    struct block b;
+    uint64_t from;
+
+    managed();
+    b = make_block(70 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    WANT(load_one(), 0);
+    WANT(count(XM_SEGMENT_LOADING), 1);
+    from = now();
+    wants(XM_HOLD_NONE);
+    TRUE(now() - from > 900000000u);
+    WANT(count(XM_SEGMENT_HOST), 3);
+    WANT(memory()->loaded(0, NULL, 0), -EPERM); /* it comes back to life */
+    WANT(memory()->end(0), -EPERM);
+    raise_block(&b);
+    CHECK(cuStreamSynchronize(stream));
+    check_block(&b);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, true, false), 0);
+    wants(XM_HOLD_NONE);
+    check_block(&b);
+}
+
+static void session_ends(void)
+{
+    struct block b, c;
+
+    managed();
+    b = make_block(70 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    detach();
+    check_block(&b);
+    c = make_block(4 * MIB); /* without a daemon it is the device's where that has room */
+    check_block(&c);
+    WANT(move(&seed, 1, true, false, false), -EAGAIN);
+}
+
+/* Stopped by its gate alone. */
+static void drained(void)
+{
+    struct block b;
+
+    managed();
+    b = make_block(40 * MIB);
+    CHECK(cuCtxSynchronize());
+    WANT(move(&seed, 1, true, false, false), -EAGAIN);
+    grant(false, XM_MODE_BOUNDED);
+    SOON(!word(&section()->client.ready) && word(&section()->client.acked) == word(&section()->daemon.gate));
+    WANT(move(&seed, 1, true, false, false), -EAGAIN); /* not allowed */
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED | XM_MEMORY_DRAINED);
+    SOON(move(&seed, 1, true, false, false) == 0);
+    WANT(count(XM_SEGMENT_AWAY), 2);
+    TRUE(word(&section()->client_memory.flags) & XM_MEMORY_GONE);
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED);
+    SOON(!(word(&section()->client_memory.flags) & XM_MEMORY_GONE));
+    WANT(count(XM_SEGMENT_HOST), 2);
+    grant(true, XM_MODE_FREE);
+    check_block(&b);
+    /* and with a daemon that dies instead */
+    grant(false, XM_MODE_BOUNDED);
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED | XM_MEMORY_DRAINED);
+    SOON(move(&seed, 1, false, true, false) == 0);
+    SOON(move(&seed, 1, true, false, false) == 0);
+    WANT(count(XM_SEGMENT_AWAY), 2);
+    hang(true);
+    check_block(&b);
+    WANT(section()->client.opened_by_lease, 1);
+}
+
+static void leaves(void)
+{
+    struct block b;
+
+    managed();
+    b = make_block(40 * MIB);
+    wants(XM_HOLD_ALL);
+    raise_block(&b);
+    WANT(move(&seed, 1, true, false, false), 0);
+    exit(0);
+}
+
+/* Beyond the target the host; beyond the limit nothing. The program starts with both. */
+static void bounded(void)
+{
+    struct block a, b, c;
+    CUdeviceptr p;
+    size_t free_bytes, total;
+    CUmemGenericAllocationHandle h;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+
+    managed(); /* 64 MiB of target, 128 of limit */
+    a = make_block(32 * MIB);
+    b = make_block(64 * MIB);
+    WANT(count(XM_SEGMENT_DEVICE), 2);
+    WANT(count(XM_SEGMENT_HOST), 1);
+    TRUE(figure(&section()->client_memory.resident) <= 64 * MIB);
+    WANT(figure(&section()->client_memory.host), 32 * MIB);
+    WANT(cuMemAlloc_v2(&p, 33 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    WANT(cuMemCreate(&h, 34 * MIB, &prop, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total));
+    WANT(total, 128 * MIB);
+    WANT(free_bytes, 32 * MIB);
+    CHECK(cuDeviceTotalMem_v2(&total, 0));
+    WANT(total, 128 * MIB);
+    CHECK(cuMemCreate(&h, 2 * MIB, &prop, 0));
+    WANT(figure(&section()->client_memory.pinned), 2 * MIB);
+    prop.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}; /* is no memory of the device */
+    CHECK(cuMemCreate(&h, 64 * MIB, &prop, 0));
+    WANT(figure(&section()->client_memory.pinned), 2 * MIB);
+    raise_block(&b);
+    CHECK(cuStreamSynchronize(stream));
+    check_block(&a);
+    check_block(&b);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, false, true, false), -ENOSPC);
+    bounds(96 * MIB, 128 * MIB, XM_MEMORY_MANAGED);
+    WANT(move(&seed, 1, false, true, false), 0);
+    wants(XM_HOLD_NONE);
+    WANT(count(XM_SEGMENT_DEVICE), 3);
+    check_block(&b);
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED);
+    c = make_block(100 * MIB);
+    check_block(&c);
+}
+
+/* What goes with its context. */
+static void contexts(void)
+{
+    CUcontext other;
+    CUdeviceptr p, q;
+    size_t before, after, total;
+    CUarray array;
+
+    (void)array;
+    managed();
+    CHECK(cuMemGetInfo_v2(&before, &total));
+    CHECK(cuCtxCreate_v2(&other, 0, 0));
+    CHECK(cuMemAlloc_v2(&p, 50 * MIB));
+    CHECK(cuMemAlloc_v2(&q, 100));
+    CHECK(cuMemAllocManaged(&q, 4 * MIB, CU_MEM_ATTACH_GLOBAL));
+    CHECK(cuMemGetInfo_v2(&after, &total));
+    WANT(before - after, 52 * MIB + 2 * MIB + 2 * MIB);
+    CHECK(cuCtxDestroy_v2(other));
+    CHECK(cuCtxSetCurrent(ctx));
+    CHECK(cuMemGetInfo_v2(&after, &total));
+    WANT(after, before);
+    TRUE(cuMemFree_v2(p) != CUDA_SUCCESS);
+}
+
+/* Small ones share segments, and what is rounded is told. */
+static void small(void)
+{
+    enum { N = 3000 };
+    static struct block blocks[N];
+
+    managed();
+    for (int i = 0; i < N; i++) {
+        blocks[i].bytes = 4 + (size_t)rand_r(&seed) % 8192;
+        CHECK(cuMemAlloc_v2(&blocks[i].at, blocks[i].bytes));
+        WANT(blocks[i].at % 256, 0);
+    }
+    TRUE(count(XM_SEGMENT_DEVICE) < 16);
+    TRUE(figure(&section()->client.mem_waste) > 0);
+    for (int i = 0; i < N; i += 50)
+        write_block(&blocks[i]);
+    for (int i = 0; i < N; i += 50)
+        check_block(&blocks[i]);
+    for (int i = 0; i < N; i++)
+        CHECK(cuMemFree_v2(blocks[(i * 7) % N].at));
+    WANT(count(XM_SEGMENT_DEVICE), 0);
+}
+
+static void *churn(void *arg)
+{
+    unsigned mine = (unsigned)(uintptr_t)arg;
+    CUstream own;
+
+    CHECK(cuCtxSetCurrent(ctx));
+    CHECK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    for (int i = 0; i < 60; i++) {
+        size_t bytes = 4096 + (size_t)rand_r(&mine) % (3 * MIB) / 4096 * 4096;
+        uint32_t is[2] = {0}, value = (uint32_t)rand_r(&mine);
+        CUdeviceptr p;
+
+        CHECK(cuMemAlloc_v2(&p, bytes));
+        CHECK(cuMemsetD32Async(p, value, bytes / 4, own));
+        CHECK(cuMemcpyDtoHAsync_v2(&is[0], p, 4, own));
+        CHECK(cuMemcpyDtoHAsync_v2(&is[1], p + bytes - 4, 4, own));
+        CHECK(cuStreamSynchronize(own));
+        WANT(is[0], value);
+        WANT(is[1], value);
+        CHECK(cuMemFree_v2(p));
+    }
+    return NULL;
+}
+
+/* Threads that allocate, copy and free while the memory moves under them. */
+static void threads(void)
+{
+    pthread_t t[4];
+    struct block b;
+
+    managed();
+    b = make_block(40 * MIB);
+    for (uintptr_t i = 0; i < 4; i++)
+        TRUE(pthread_create(&t[i], NULL, churn, (void *)(i + 1)) == 0);
+    for (int i = 0; i < 25; i++) {
+        int r;
+
+        wants(XM_HOLD_ALL);
+        r = move(&seed, 2, true, i % 2, false);
+        TRUE(r == 0 || r == -ECANCELED || r == -EINVAL || r == -EBUSY); /* what it had listed may be freed before it has the lock */
+        wants(XM_HOLD_NONE);
+        usleep(2 * MS);
+    }
+    for (int i = 0; i < 4; i++)
+        TRUE(pthread_join(t[i], NULL) == 0);
+    check_block(&b);
+}
+
+/* The child of a process that has memory stands aside. */
+static void forks(void)
+{
+    struct block b;
+    int status;
+
+    managed();
+    b = make_block(4 * MIB);
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr p;
+
+        _exit(cuMemAlloc_v2(&p, 4096) == CUDA_SUCCESS || cuMemFree_v2(b.at) == CUDA_SUCCESS);
+    }
+    TRUE(waitpid(child, &status, 0) == child && WIFEXITED(status));
+    WANT(WEXITSTATUS(status), 0);
+    check_block(&b);
+}
+
+/* Memory that nobody manages is the driver's. */
+static void plain(void)
+{
+    CUdeviceptr p;
+    uint64_t from = now();
+
+    begin();
+    CHECK(cuMemAlloc_v2(&p, 2 * MIB));
+    TRUE(now() - from < 5000000000u);
+    SOON(ready());
+    WANT(section()->client_memory.flags & XM_MEMORY_ACTIVE, 0);
+    WANT(section()->client_memory.allocated, 0);
+    WANT(memory()->begin(0), -ENODEV);
+    CHECK(cuMemFree_v2(p));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} cases[] = {
+    {"answers", answers}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
+    {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"leaves", leaves},
+    {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"plain", plain},
+};
+
+int main(int argc, char **argv)
+{
+    const char *given = getenv("XM_SEED");
+
+    if (given)
+        seed = (unsigned)strtoul(given, NULL, 10);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (argc < 2)
+            puts(cases[i].name);
+        else if (strcmp(argv[1], cases[i].name) == 0)
+            return cases[i].run(), 0;
+    }
+    return argc < 2 ? 0 : 2;
+}
