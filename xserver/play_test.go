@@ -149,6 +149,10 @@ func play(role string) int {
 		obey(a, b, p)
 	case "noise":
 		noise(a, b)
+	case "burn": // as busy as one that floods, and silent
+		for {
+			_ = unix.Getppid()
+		}
 	case "flood":
 		for {
 			_ = a.Ring()
