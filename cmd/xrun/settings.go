@@ -15,6 +15,7 @@ import (
 
 	"xmsched/cmd/internal/cli"
 	"xmsched/compute"
+	"xmsched/memory"
 	"xmsched/xserver/client"
 )
 
@@ -34,6 +35,7 @@ type settings struct {
 	sim           bool
 	requireDaemon bool
 	perProcess    bool     // each process is a task by itself
+	memoryLimit   uint64   // bytes that each process may allocate on a device; 0: no limit
 	warnings      []string // about the environment, a line each
 }
 
@@ -44,6 +46,7 @@ type flags struct {
 	hints                         []string // of compute.HintList
 	sim, requireDaemon            bool
 	perProcess                    bool
+	memoryLimit, slice            string
 }
 
 func (f *flags) register(c *cobra.Command) {
@@ -63,6 +66,8 @@ func (f *flags) register(c *cobra.Command) {
 	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1, 2 or 3 ($XMSCHED_LEVEL)")
 	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
+	fs.StringVar(&f.memoryLimit, "memory-limit", "", "each process may allocate at most `SIZE` on a device, such as 16GiB, and is told that the device has no more; where the daemon manages memory ($XMSCHED_MEMORY_LIMIT)")
+	fs.StringVar(&f.slice, "slice", "", "length `D` of a turn, also where turns would be made longer to hide the moving of memory; the same as --quantum")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
 	fs.BoolVar(&f.perProcess, "per-process", false, "each process that the command starts is a task by itself ($XMSCHED_PER_PROCESS)")
 	fs.BoolVar(&f.requireDaemon, "require-daemon", false, "do not run without a daemon ($XMSCHED_REQUIRE_DAEMON)")
@@ -102,6 +107,12 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 	s.perProcess = s.perProcess || f.perProcess
 	for _, hint := range compute.HintList() {
 		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
+		if hint.Name == "quantum" && f.slice != "" {
+			if from == "--quantum" && text != f.slice {
+				return s, cli.Usagef("--slice %s and --quantum %s: they are the same, give one of them", f.slice, text)
+			}
+			text, from = f.slice, "--slice"
+		}
 		if err := readHint(hint, text, from, &s.hints); err != nil {
 			return s, err
 		}
@@ -122,6 +133,10 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 	}
 	text, from = src.text("level", "XMSCHED_LEVEL", "XSCHED_AUTO_XQUEUE_LEVEL")
 	if s.level, err = level(text, from); err != nil {
+		return s, err
+	}
+	text, from = src.text("memory-limit", client.MemoryLimitVariable, "")
+	if s.memoryLimit, err = memoryLimit(text, from); err != nil {
 		return s, err
 	}
 	text, from = src.text("name", "XMSCHED_NAME", "")
@@ -150,6 +165,21 @@ func number(what, text, from string, low, high int) (int, error) {
 		return 0, cli.Usagef("%s %q%s: not a number from %d to %d", what, text, suffix(from), low, high)
 	}
 	return n, nil
+}
+
+// memoryLimit reads an amount of memory; none is 0.
+func memoryLimit(text, from string) (uint64, error) {
+	if text == "" {
+		return 0, nil
+	}
+	b, err := memory.ParseBytes(text)
+	if err != nil {
+		return 0, cli.Usagef("memory-limit: %v%s", err, suffix(from))
+	}
+	if b < memory.Granularity {
+		return 0, cli.Usagef("memory-limit %q%s: allowed are %s to %s", text, suffix(from), memory.Granularity, memory.MaxBytes)
+	}
+	return uint64(b), nil
 }
 
 // readHint reads a hint's text. In XSched's variables lengths of time are numbers
@@ -232,13 +262,13 @@ var instead = map[string]string{
 
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", "XMSCHED_NAME", perProcess,
+	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, "XMSCHED_NAME", perProcess,
 	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
 	"XMSCHED_STATE", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))
 
 // internal are the variables by which our own parts tell each other something.
-var internal = []string{"XMSCHED_SIM_SOCKET", taskToken, warned}
+var internal = []string{"XMSCHED_SIM_SOCKET", client.MemoryVariable, taskToken, warned}
 
 // unknown warns, in one line, of variables that look like ours and are not.
 func unknown(environ []string) []string {

@@ -68,7 +68,12 @@ func start(c *cobra.Command, s settings, args []string) error {
 	}
 	absent := noDir
 	if absent == nil {
-		absent = daemonAnswers(c.Context(), dir)
+		var managed bool
+		if managed, absent = askDaemon(c.Context(), dir); managed {
+			env = with(env, client.MemoryVariable, "1")
+		} else if absent == nil && s.memoryLimit > 0 {
+			warn(c, "a memory limit is without effect: the daemon does not manage memory (xserver --hbm-budget SIZE)")
+		}
 	}
 	if absent != nil {
 		if s.requireDaemon {
@@ -102,20 +107,30 @@ func judge(c *cobra.Command, path string, must bool) error {
 	return nil
 }
 
-func daemonAnswers(ctx context.Context, dir string) error {
+// askDaemon says whether a daemon answers, and manages memory.
+func askDaemon(ctx context.Context, dir string) (memory bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, answerTime)
 	defer cancel()
 	conn, err := client.Dial(ctx, dir)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return conn.Close()
+	defer conn.Close()
+	// One that takes connections and does not answer this is there all the same.
+	status, _ := conn.Status(ctx)
+	return status.GetMemoryManaged(), nil
 }
 
 // environment is what the program starts with, but for the run directory and
 // the simulator.
 func environment(environ []string, s settings, lib string) ([]string, error) {
-	env := without(without(without(environ, warned), taskToken), perProcess)
+	env := environ
+	for _, name := range []string{warned, taskToken, perProcess, client.MemoryVariable, client.MemoryLimitVariable} {
+		env = without(env, name)
+	}
+	if s.memoryLimit > 0 {
+		env = with(env, client.MemoryLimitVariable, strconv.FormatUint(s.memoryLimit, 10))
+	}
 	var err error
 	if s.perProcess { // without a token the daemon makes a task of each process
 		env = with(env, perProcess, "1")

@@ -75,6 +75,7 @@ func TestExecution(t *testing.T)       { scripts(t, "execution.txt") }
 func TestDaemonAbsent(t *testing.T)    { scripts(t, "daemon.txt") }
 func TestBadInput(t *testing.T)        { scripts(t, "badinput.txt") }
 func TestPrograms(t *testing.T)        { scripts(t, "programs.txt") }
+func TestMemory(t *testing.T)          { scripts(t, "memory.txt") }
 func TestSimulatedDevice(t *testing.T) { scripts(t, "sim.txt") }
 
 func TestCase06MuslRefused(t *testing.T)        { scripts(t, "case06_musl.txt") }
