@@ -1,0 +1,99 @@
+package main
+
+import (
+	"time"
+
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
+)
+
+// memoryStats is the JSON of xcli memory stats. Amounts are in bytes.
+type memoryStats struct {
+	Managed  bool            `json:"managed"`
+	Policy   string          `json:"policy,omitempty"`
+	Awaiting bool            `json:"awaiting,omitempty"` // programs of before a restart are waited for
+	Host     *hostMemoryRow  `json:"host,omitempty"`
+	Devices  []deviceMemory  `json:"devices,omitempty"`
+	Tasks    []processMemory `json:"processes,omitempty"`
+}
+
+type hostMemoryRow struct {
+	Used      uint64 `json:"used"`
+	Limit     uint64 `json:"limit,omitempty"` // absent: not bounded
+	LimitedBy string `json:"limited_by,omitempty"`
+}
+
+type deviceMemory struct {
+	Device         string `json:"device"`
+	Name           string `json:"name"`
+	Why            string `json:"why,omitempty"` // it is not managed
+	Budget         uint64 `json:"budget"`
+	Card           uint64 `json:"card,omitempty"`
+	DriverOwned    uint64 `json:"driver_owned"`
+	Committed      uint64 `json:"committed"`
+	Allocated      uint64 `json:"allocated"`
+	Resident       uint64 `json:"resident"`
+	Host           uint64 `json:"host"`
+	Pinned         uint64 `json:"pinned"`
+	Over           uint64 `json:"over"`
+	LeftBehind     uint64 `json:"left_behind"`
+	Oversubscribed bool   `json:"oversubscribed"`
+	HostShort      bool   `json:"host_short"`
+}
+
+type processMemory struct {
+	Task       uint64  `json:"task"`
+	PID        int32   `json:"pid"`
+	Name       string  `json:"name"`
+	UID        uint32  `json:"uid"`
+	Device     string  `json:"device"`
+	Limit      uint64  `json:"limit"` // 0: what the card has
+	Allocated  uint64  `json:"allocated"`
+	Resident   uint64  `json:"resident"`
+	Host       uint64  `json:"host"`
+	Pinned     uint64  `json:"pinned"`
+	Asked      uint64  `json:"asked"`
+	Waste      uint64  `json:"waste"`
+	Target     uint64  `json:"target"`
+	Desired    uint64  `json:"desired"`
+	WorkingSet uint64  `json:"working_set"`
+	MovedIn    uint64  `json:"moved_in"`
+	MovedOut   uint64  `json:"moved_out"`
+	InGBs      float64 `json:"in_gb_per_s"` // while it moved
+	OutGBs     float64 `json:"out_gb_per_s"`
+	StallMS    float64 `json:"stall_ms"`
+	Hidden     float64 `json:"hidden"` // part of what came in that came while another ran
+	Held       bool    `json:"held"`
+	Waits      bool    `json:"waits"`
+	Move       string  `json:"move"`
+	QuantumMS  float64 `json:"quantum_ms"` // 0: the policy's own
+	LoadMS     float64 `json:"load_ms"`
+	Why        string  `json:"why,omitempty"`
+}
+
+func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
+	s := memoryStats{Managed: r.Managed, Policy: r.Policy, Awaiting: r.Awaiting}
+	if h := r.Host; h != nil {
+		s.Host = &hostMemoryRow{Used: h.Used, Limit: h.Limit, LimitedBy: h.LimitedBy}
+	}
+	for _, d := range r.Devices {
+		s.Devices = append(s.Devices, deviceMemory{
+			Device: d.Uuid, Name: d.Name, Why: d.Why, Budget: d.Budget, Card: d.Card, DriverOwned: d.DriverOwned,
+			Committed: d.Committed, Allocated: d.Allocated, Resident: d.Resident, Host: d.Host, Pinned: d.Pinned,
+			Over: d.Over, LeftBehind: d.LeftBehind, Oversubscribed: d.Oversubscribed, HostShort: d.HostShort,
+		})
+		for _, p := range d.Processes {
+			m := p.Memory
+			s.Tasks = append(s.Tasks, processMemory{
+				Task: p.Task, PID: p.Pid, Name: p.Name, UID: p.Uid, Device: d.Uuid, Limit: m.Limit,
+				Allocated: m.Allocated, Resident: m.Resident, Host: m.Host, Pinned: m.Pinned, Asked: m.Asked, Waste: m.Waste,
+				Target: m.Target, Desired: m.Desired, WorkingSet: m.WorkingSet, MovedIn: m.MovedIn, MovedOut: m.MovedOut,
+				InGBs: m.InPerS / 1e9, OutGBs: m.OutPerS / 1e9, StallMS: msOf(m.StallNs), Hidden: m.Hidden,
+				Held: m.Held, Waits: m.Waits, Move: m.Move, QuantumMS: msOf(m.QuantumNs), LoadMS: msOf(m.LoadNs), Why: m.Why,
+			})
+		}
+	}
+	return s
+}
+
+func msOf(ns uint64) float64 { return float64(client.Duration(ns)) / float64(time.Millisecond) }
