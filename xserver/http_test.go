@@ -233,6 +233,8 @@ func TestOursOverHTTP(t *testing.T) {
 	b.want(400, "PUT", "/v1/policy", `{"policy":"best"}`, `"allowed"`)
 	b.want(200, "GET", "/v1/policy", "", `"policy":"CFS"`)
 	b.want(200, "GET", "/v1/status", "", `"version":"test"`)
+	b.want(200, "GET", "/v1/memory", "", `"devices":[`)
+	b.want(409, "PATCH", "/v1/memory", `{"policy":"swap"}`, "--hbm-budget")
 	if err := p.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -127,8 +127,30 @@ func (d daemon) Sample() top.Sample {
 	if err == nil {
 		s.Tasks, _, err = d.conn.Report(ctx)
 	}
-	s.Err = err
+	if s.Err = err; err == nil {
+		s.Memory = d.memory(ctx)
+	}
 	return s
+}
+
+// memory is how full the devices are whose memory is known; without it the rest is
+// shown.
+func (d daemon) memory(ctx context.Context) map[string]top.Memory {
+	r, err := d.conn.Memory(ctx)
+	if err != nil {
+		return nil
+	}
+	of := map[string]top.Memory{}
+	for _, m := range r.Devices {
+		used, total := m.Resident+m.DriverOwned, m.Card
+		if total == 0 {
+			used, total = m.Resident, m.Budget
+		}
+		if total > 0 {
+			of[m.Uuid] = top.Memory{Used: used, Total: total}
+		}
+	}
+	return of
 }
 
 // SetPriority changes a task's priority.

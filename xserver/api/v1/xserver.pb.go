@@ -852,7 +852,7 @@ type Account struct {
 	// Requests that ended while the task had a deadline.
 	DeadlinesMet    uint64 `protobuf:"varint,11,opt,name=deadlines_met,json=deadlinesMet,proto3" json:"deadlines_met,omitempty"`
 	DeadlinesMissed uint64 `protobuf:"varint,12,opt,name=deadlines_missed,json=deadlinesMissed,proto3" json:"deadlines_missed,omitempty"`
-	// Part of the waiting in which its memory was moved.
+	// Part of the waiting in which it was its turn, and its memory was moved.
 	MemoryNs      uint64 `protobuf:"varint,13,opt,name=memory_ns,json=memoryNs,proto3" json:"memory_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2791,7 +2791,7 @@ type TraceEvent struct {
 	Device string `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"`
 	// It has work.
 	Ready bool `protobuf:"varint,4,opt,name=ready,proto3" json:"ready,omitempty"`
-	// idle, running, armed, gated, held, switching or newcomer; gone: it left the
+	// idle, running, armed, gated, held, switching, moving or newcomer; gone: it left the
 	// device.
 	State  string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	Reason string `protobuf:"bytes,6,opt,name=reason,proto3" json:"reason,omitempty"`

@@ -20,6 +20,7 @@ type Cost struct {
 	Levels  [levels + 1]LevelCost // by level; 0 is not used
 	Stopped time.Duration         // it had work and was stopped, whoever ran meanwhile
 	Lost    time.Duration         // of that: nobody ran in its place, as switching takes time
+	Memory  time.Duration         // of that: it was its turn, and its memory was moved
 }
 
 // standing is what a task does on a device.
@@ -30,6 +31,7 @@ const (
 	running                   // it has, and may run
 	stopped                   // it has, and another runs
 	switching                 // it has, and nobody runs because of it
+	moving                    // it has, and waits for its memory to be moved
 )
 
 // account is the books of a seat.
@@ -51,7 +53,7 @@ func (p *Plane) book(st *seat) (taken uint32) {
 	a.close(p.now)
 	before := a.standing
 	a.standing = now
-	if now != stopped && now != switching {
+	if now == resting || now == running {
 		return 0
 	}
 	level := st.stopLevel()
@@ -86,6 +88,9 @@ func (a *account) close(now time.Duration) {
 	case switching:
 		a.cost.Stopped += d
 		a.cost.Lost += d
+	case moving:
+		a.cost.Stopped += d
+		a.cost.Memory += d
 	}
 }
 
@@ -97,7 +102,7 @@ func (st *seat) standing() standing {
 	case o.Reason == choose.OverGap || o.Reason == choose.WaitsForStop:
 		return switching
 	case st.memoryKeeps() && o.Open && !st.mem.waits:
-		return switching
+		return moving
 	case !o.Open || o.Hold || st.mem.waits:
 		return stopped
 	}

@@ -20,14 +20,15 @@ type books struct {
 
 // totals sums up accounts.
 type totals struct {
-	ran, stopped, lost time.Duration
-	taken, given       uint64
+	ran, stopped, lost, memory time.Duration
+	taken, given               uint64
 }
 
 func (t *totals) add(a *account) {
 	t.ran += a.ran
 	t.stopped += a.cost.Stopped
 	t.lost += a.cost.Lost
+	t.memory += a.cost.Memory
 	for _, c := range a.cost.Levels {
 		t.taken += c.Taken
 		t.given += c.Given
@@ -66,7 +67,7 @@ type TaskState struct {
 	Ran     time.Duration // it had work and might run
 	Stopped time.Duration // it had work and was stopped
 	Lost    time.Duration // of that: nobody ran in its place
-	Memory  time.Duration // of that: its memory was moved
+	Memory  time.Duration // of the stopped time: it was its turn, and its memory was moved
 
 	Taken, Given uint64 // preemptions of it, and of others for it
 
@@ -95,7 +96,7 @@ func (p *Plane) account(id compute.TaskID, t *task) TaskState {
 		sum.add(&st.account)
 		s.Shares = append(s.Shares, DeviceShares{Device: st.device.id, Permille: st.use.list(), Outstanding: outstanding(st)})
 	}
-	s.Ran, s.Stopped, s.Lost, s.Taken, s.Given = sum.ran, sum.stopped, sum.lost, sum.taken, sum.given
+	s.Ran, s.Stopped, s.Lost, s.Memory, s.Taken, s.Given = sum.ran, sum.stopped, sum.lost, sum.memory, sum.taken, sum.given
 	b := &t.books
 	s.Requests, s.Recent = b.all.summary(nil), b.recent.summary(p.now)
 	s.SLORequests, s.SLOMet, s.Met, s.Missed = b.sloRequests, b.sloMet, b.met, b.missed

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"xmsched/compute"
+	"xmsched/memory"
 )
 
 // TestHistogram compares quantiles and limits with those of the sorted values.
@@ -255,5 +256,31 @@ func TestAccountsAllocateNothing(t *testing.T) {
 		if n != 0 {
 			t.Errorf("traced %v: %v allocations a request", traced, n)
 		}
+	}
+}
+
+// TestTimeOfMemoryIsCounted: of two that do not fit together each waits for its memory
+// at its turn, and the trace says so.
+func TestTimeOfMemoryIsCounted(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	var next uint64
+	r.turn(func(p *Plane) { next = p.startTrace() })
+	for id := compute.TaskID(1); id <= 2; id++ {
+		c := r.tenant(id, 0, 3)
+		c.ready(true)
+		for range 10 {
+			c.allocate(gib)
+		}
+	}
+	r.live(4 * time.Second)
+	for id := compute.TaskID(1); id <= 2; id++ {
+		s := r.state(id)
+		if s.Memory <= 0 || s.Memory > s.Stopped || s.Ran+s.Stopped < 3900*time.Millisecond || s.Ran+s.Stopped > r.now {
+			t.Errorf("task %d ran %v, waited %v, of that %v for its memory, in %v", id, s.Ran, s.Stopped, s.Memory, r.now)
+		}
+	}
+	events, _, _ := r.plane.trace.read(next, traceRoom, nil)
+	if !slices.ContainsFunc(events, func(e TraceEvent) bool { return e.State == TraceMoving }) {
+		t.Error("nothing moves in the trace")
 	}
 }

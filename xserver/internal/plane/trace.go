@@ -20,11 +20,12 @@ const (
 	TraceGated                       // its gate is closed
 	TraceHeld                        // its compute is suspended
 	TraceSwitching                   // nobody runs because of it
+	TraceMoving                      // its memory is moved
 	TraceNewcomer                    // closed until the others know their bounds
 	TraceGone                        // it left the device
 )
 
-var traceStates = [...]string{"idle", "running", "armed", "gated", "held", "switching", "newcomer", "gone"}
+var traceStates = [...]string{"idle", "running", "armed", "gated", "held", "switching", "moving", "newcomer", "gone"}
 
 func (s TraceState) String() string {
 	if int(s) < len(traceStates) {
@@ -110,6 +111,8 @@ func (st *seat) trace() traced {
 		t.state = TraceNewcomer
 	case standing == switching:
 		t.state = TraceSwitching
+	case standing == moving:
+		t.state = TraceMoving
 	case o.Hold:
 		t.state = TraceHeld
 	case standing == stopped:

@@ -68,6 +68,15 @@ func (a api) routes() []route {
 			func(ctx context.Context, _ uint64, body proto.Message) (proto.Message, error) {
 				return a.Service.SetPolicy(ctx, body.(*xserverv1.SetPolicyRequest))
 			}},
+		{"GET", "/v1/memory", "getMemory", "Where the memory is", nil, nil, &xserverv1.MemoryStatsResponse{},
+			func(ctx context.Context, _ uint64, _ proto.Message) (proto.Message, error) {
+				return a.Service.MemoryStats(ctx, &xserverv1.MemoryStatsRequest{})
+			}},
+		{"PATCH", "/v1/memory", "setMemory", "Change how memory is managed, or what a task may allocate",
+			func() proto.Message { return &xserverv1.SetMemoryRequest{} }, nil, &xserverv1.SetMemoryResponse{},
+			func(ctx context.Context, _ uint64, body proto.Message) (proto.Message, error) {
+				return a.Service.SetMemory(ctx, body.(*xserverv1.SetMemoryRequest))
+			}},
 		{"GET", "/v1/status", "getStatus", "How the daemon is", nil, nil, &xserverv1.GetStatusResponse{},
 			func(ctx context.Context, _ uint64, _ proto.Message) (proto.Message, error) {
 				return a.Service.GetStatus(ctx, &xserverv1.GetStatusRequest{})
