@@ -15,6 +15,12 @@ const (
 	// is outstanding. Before the gate opens the daemon clears it and waits until
 	// the client has no memory gone.
 	MemoryDrained MemoryFlags = 2
+	// MemoryPrepare: memory is nearly all given away, and what moves it is to be made
+	// ready, which takes a tenth of a second.
+	MemoryPrepare MemoryFlags = 4
+	// MemoryGentle: somebody on the device must not wait, and pinning host memory keeps
+	// the driver from others; it is to be done with pauses.
+	MemoryGentle MemoryFlags = 8
 )
 
 // MemoryState is what a client says of how its memory is handled on a device.
@@ -54,6 +60,7 @@ type MemoryView struct {
 
 	Allocated uint64 // managed memory that exists
 	Resident  uint64 // of it on the device, at most Allocated
+	Loading   uint64 // of that still on its way in, at most Resident
 	Host      uint64 // of it in host memory, at most what is left of Allocated
 	Pinned    uint64 // other memory of the process on the device
 	Asked     uint64 // room that an allocation waits for
@@ -116,6 +123,7 @@ func (b *Board) MemoryView(device int) MemoryView {
 		State:     MemoryState(atomic.LoadUint32(&c.Flags)),
 		Allocated: amount(&c.Allocated),
 		Resident:  amount(&c.Resident),
+		Loading:   amount(&s.Client.MemLoading),
 		Host:      amount(&c.Host),
 		Pinned:    amount(&c.Pinned),
 		Asked:     amount(&c.Asked),
@@ -128,6 +136,7 @@ func (b *Board) MemoryView(device int) MemoryView {
 	// device counts, and a sum that does not fit is the other fields' fault.
 	v.Allocated = max(v.Allocated, v.Resident)
 	v.Host = min(v.Host, v.Allocated-v.Resident)
+	v.Loading = min(v.Loading, v.Resident)
 	v.Waste = min(v.Waste, v.Allocated)
 	return v
 }
@@ -146,6 +155,7 @@ func (d Device) TellMemory(v MemoryView) {
 	atomic.StoreUint64(&c.Asked, v.Asked)
 	atomic.StoreUint64(&c.In, v.In)
 	atomic.StoreUint64(&c.Out, v.Out)
+	atomic.StoreUint64(&d.s.Client.MemLoading, v.Loading)
 	atomic.StoreUint64(&d.s.Client.MemWaste, v.Waste)
 	atomic.StoreUint64(&d.s.Client.MemStallNS, uint64(max(v.Stall, 0)))
 	d.SetMemoryDid(v.Did)

@@ -54,12 +54,12 @@ func TestMemoryFiguresAreClamped(t *testing.T) {
 	for _, c := range []struct{ told, want MemoryView }{
 		{MemoryView{}, MemoryView{}},
 		{
-			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
-			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
+			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
+			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
 		},
 		{
-			MemoryView{Allocated: 1<<64 - 1, Resident: 1<<64 - 1, Host: 1<<64 - 1, Pinned: 1<<64 - 1, Asked: 1<<64 - 1, Waste: 1<<64 - 1},
-			MemoryView{Allocated: most, Resident: most, Pinned: most, Asked: most, Waste: most},
+			MemoryView{Allocated: 1<<64 - 1, Resident: 1<<64 - 1, Loading: 1<<64 - 1, Host: 1<<64 - 1, Pinned: 1<<64 - 1, Asked: 1<<64 - 1, Waste: 1<<64 - 1},
+			MemoryView{Allocated: most, Resident: most, Loading: most, Pinned: most, Asked: most, Waste: most},
 		},
 		{MemoryView{Allocated: 5, Resident: 9, Host: 9, Waste: 20}, MemoryView{Allocated: 9, Resident: 9, Waste: 9}},
 	} {

@@ -57,6 +57,7 @@ type deviceMemory struct {
 	touched  bool
 	next     time.Duration // when to decide again without news; 0: never
 	short    bool          // they want more than there is
+	near     bool          // they have most of it
 	decided  memory.Decision
 	evicting bool // something is asked to give up memory for which the host has no room
 }

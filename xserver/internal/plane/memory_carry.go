@@ -1,6 +1,8 @@
 package plane
 
 import (
+	"slices"
+
 	"xmsched/preempt/board"
 )
 
@@ -42,6 +44,12 @@ func (p *Plane) answer(s *section) {
 	if s.drains() {
 		next.Flags |= board.MemoryDrained
 	}
+	if s.seat.device.mem.near {
+		next.Flags |= board.MemoryPrepare
+	}
+	if s.seat.device.led() {
+		next.Flags |= board.MemoryGentle
+	}
 	if next == m.stored && m.word != 0 {
 		return
 	}
@@ -60,6 +68,11 @@ func (p *Plane) answer(s *section) {
 			p.mem.changed = append(p.mem.changed, s.seat)
 		}
 	}
+}
+
+// led says whether somebody on the device comes before others, who are there.
+func (d *device) led() bool {
+	return len(d.seats) > 1 && slices.ContainsFunc(d.seats, func(st *seat) bool { return st.choice.Leads() })
 }
 
 // drains says whether a section's memory may be moved though its channels are not

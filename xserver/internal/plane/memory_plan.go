@@ -75,6 +75,7 @@ func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 		Task: m.key, Rank: rank, Seen: m.number - 1,
 		Footprint: memory.Bytes(m.view.Allocated) + pinned,
 		Resident:  memory.Bytes(m.view.Resident) + pinned,
+		Loading:   memory.Bytes(m.view.Loading),
 		Pinned:    pinned,
 		Asked:     memory.Bytes(m.view.Asked),
 		Slice:     st.task.hints.Quantum,
@@ -106,9 +107,12 @@ func (st *seat) need() (n memory.Bytes) {
 // shift has those whose turn it is take turns if they do not fit together.
 func (p *Plane) shift(d *device) (end time.Duration) {
 	room := d.mem.planner.Config().Budget
+	all := -room / 4 * 3
 	for _, c := range d.mem.claims {
 		room -= c.Pinned
+		all += c.Footprint + c.Asked
 	}
+	d.mem.near = d.mem.short || all > 0 && len(d.seats) > 1
 	h := &d.mem.shifts
 	h.length = compute.DefaultQuantum
 	for _, t := range d.mem.decided.Targets {

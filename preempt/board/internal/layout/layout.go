@@ -61,31 +61,31 @@ type DaemonLine struct {
 
 // ClientLine is the client's claim for one device.
 type ClientLine struct {
-	Present       uint32  `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
-	Ready         uint32  `c:"ready" doc:"1 ready, 0 idle"`
-	Edge          uint32  `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
-	Acked         uint32  `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
-	Waiting       uint32  `c:"waiting" doc:"threads blocked at the gate or over the bound"`
-	_             uint32  `c:"pad0"`
-	Launches      uint64  `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
-	OpenedByLease uint32  `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
-	_             uint32  `c:"pad1"`
-	ReadyAt       uint64  `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
-	LastSubmitAt  uint64  `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
-	LevelMax      uint32  `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
-	LevelWhy      uint32  `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
-	Did           uint32  `c:"did" doc:"last want that was carried out or refused; stored after the fields below (release). Shared futex word"`
-	Held          uint32  `c:"held" doc:"XM_HOLD_*: what is disabled now"`
-	SliceNow      uint32  `c:"slice_now" doc:"time slice in us that was set last; 0: the driver's own"`
-	HoldError     uint32  `c:"hold_error" doc:"0, or the driver's status that refused the last want"`
-	Holds         uint32  `c:"holds" doc:"suspensions carried out"`
-	HoldNS        uint32  `c:"hold_ns" doc:"how long the last suspension's calls took"`
-	ReleaseNS     uint32  `c:"release_ns" doc:"how long the last resumption's calls took"`
-	_             uint32  `c:"pad2"`
-	WaitedFrom    uint64  `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
-	MemStallNS    uint64  `c:"mem_stall_ns" doc:"how long this process stood still for its memory to be moved; cumulative"`
-	MemWaste      uint64  `c:"mem_waste" doc:"bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas"`
-	_             [8]byte `c:"pad3"`
+	Present       uint32 `c:"present" doc:"1 once the section is claimed; the identity is written before (release)"`
+	Ready         uint32 `c:"ready" doc:"1 ready, 0 idle"`
+	Edge          uint32 `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
+	Acked         uint32 `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
+	Waiting       uint32 `c:"waiting" doc:"threads blocked at the gate or over the bound"`
+	_             uint32 `c:"pad0"`
+	Launches      uint64 `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
+	OpenedByLease uint32 `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
+	_             uint32 `c:"pad1"`
+	ReadyAt       uint64 `c:"ready_at" doc:"CLOCK_MONOTONIC ns of the last ready edge; statistics only"`
+	LastSubmitAt  uint64 `c:"last_submit_at" doc:"CLOCK_MONOTONIC ns of the last command; statistics only"`
+	LevelMax      uint32 `c:"level_max" doc:"highest preemption level this process can do here; 0: not known yet"`
+	LevelWhy      uint32 `c:"level_why" doc:"XM_LEVEL_WHY_*: why level_max is no higher; written before it"`
+	Did           uint32 `c:"did" doc:"last want that was carried out or refused; stored after the fields below (release). Shared futex word"`
+	Held          uint32 `c:"held" doc:"XM_HOLD_*: what is disabled now"`
+	SliceNow      uint32 `c:"slice_now" doc:"time slice in us that was set last; 0: the driver's own"`
+	HoldError     uint32 `c:"hold_error" doc:"0, or the driver's status that refused the last want"`
+	Holds         uint32 `c:"holds" doc:"suspensions carried out"`
+	HoldNS        uint32 `c:"hold_ns" doc:"how long the last suspension's calls took"`
+	ReleaseNS     uint32 `c:"release_ns" doc:"how long the last resumption's calls took"`
+	_             uint32 `c:"pad2"`
+	WaitedFrom    uint64 `c:"waited_from" doc:"CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching"`
+	MemStallNS    uint64 `c:"mem_stall_ns" doc:"how long this process stood still for its memory to be moved; cumulative"`
+	MemWaste      uint64 `c:"mem_waste" doc:"bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas"`
+	MemLoading    uint64 `c:"mem_loading" doc:"of the resident bytes of client_memory: those of segments LOADING, whose host copy still counts"`
 }
 
 // DaemonMemory is the daemon's answer for the memory of one process on one device.
@@ -188,10 +188,17 @@ func Constants() []Constant {
 		{"XM_HOLD_ALL", 2, "every channel group is disabled: stopped hard"},
 		{"XM_MEMORY_MANAGED", 1, "daemon: allocations are to be made of segments that can be moved; as it is before a process first allocates"},
 		{"XM_MEMORY_DRAINED", 2, "daemon: memory may be taken away while the gate is closed and nothing is outstanding; to open it the daemon clears this first, then waits until XM_MEMORY_GONE is not set"},
+		{"XM_MEMORY_PREPARE", 4, "daemon: memory is nearly all given away: what moves it is to be made ready"},
+		{"XM_MEMORY_GENTLE", 8, "daemon: somebody here must not wait: host memory is to be pinned with pauses"},
 		{"XM_MEMORY_ACTIVE", 1, "client: its allocations are made of segments"},
 		{"XM_MEMORY_LATE", 2, "client: it had allocated before it knew of a daemon that manages memory, and stays as it is"},
 		{"XM_MEMORY_UNABLE", 4, "client: the driver here has no virtual memory management"},
 		{"XM_MEMORY_GONE", 8, "client: a move is under way or memory is mapped to nothing"},
+		{"XM_MEMORY_POOLS", 16, "client: there is pinned memory of pools"},
+		{"XM_MEMORY_MAPPED", 32, "client: and such as the program mapped itself"},
+		{"XM_MEMORY_ARRAYS", 64, "client: and arrays"},
+		{"XM_MEMORY_UNIFIED", 128, "client: and unified (managed) memory"},
+		{"XM_MEMORY_PEERS", 256, "client: other devices reach its memory, so none of it moves"},
 		{"XM_QUEUE_LEGACY", 1, "the legacy default stream"},
 		{"XM_QUEUE_PER_THREAD", 2, "a per-thread default stream"},
 		{"XM_QUEUE_DESTROYED", 4, "the program destroyed it; commands may still be outstanding"},

@@ -29,10 +29,17 @@
 #define XM_HOLD_ALL 2u /* every channel group is disabled: stopped hard */
 #define XM_MEMORY_MANAGED 1u /* daemon: allocations are to be made of segments that can be moved; as it is before a process first allocates */
 #define XM_MEMORY_DRAINED 2u /* daemon: memory may be taken away while the gate is closed and nothing is outstanding; to open it the daemon clears this first, then waits until XM_MEMORY_GONE is not set */
+#define XM_MEMORY_PREPARE 4u /* daemon: memory is nearly all given away: what moves it is to be made ready */
+#define XM_MEMORY_GENTLE 8u /* daemon: somebody here must not wait: host memory is to be pinned with pauses */
 #define XM_MEMORY_ACTIVE 1u /* client: its allocations are made of segments */
 #define XM_MEMORY_LATE 2u /* client: it had allocated before it knew of a daemon that manages memory, and stays as it is */
 #define XM_MEMORY_UNABLE 4u /* client: the driver here has no virtual memory management */
 #define XM_MEMORY_GONE 8u /* client: a move is under way or memory is mapped to nothing */
+#define XM_MEMORY_POOLS 16u /* client: there is pinned memory of pools */
+#define XM_MEMORY_MAPPED 32u /* client: and such as the program mapped itself */
+#define XM_MEMORY_ARRAYS 64u /* client: and arrays */
+#define XM_MEMORY_UNIFIED 128u /* client: and unified (managed) memory */
+#define XM_MEMORY_PEERS 256u /* client: other devices reach its memory, so none of it moves */
 #define XM_QUEUE_LEGACY 1u /* the legacy default stream */
 #define XM_QUEUE_PER_THREAD 2u /* a per-thread default stream */
 #define XM_QUEUE_DESTROYED 4u /* the program destroyed it; commands may still be outstanding */
@@ -130,7 +137,7 @@ struct xm_client_line {
 	uint64_t waited_from; /* CLOCK_MONOTONIC ns at which the synchronisation began that ended in the last idle edge; what lies before it was spent launching */
 	uint64_t mem_stall_ns; /* how long this process stood still for its memory to be moved; cumulative */
 	uint64_t mem_waste; /* bytes of mem_allocated that no allocation asked for: rounding, and free room in arenas */
-	uint8_t pad3[8];
+	uint64_t mem_loading; /* of the resident bytes of client_memory: those of segments LOADING, whose host copy still counts */
 };
 _Static_assert(sizeof(struct xm_client_line) == 128, "size of xm_client_line");
 _Static_assert(offsetof(struct xm_client_line, present) == 0, "offset of xm_client_line.present");
@@ -157,7 +164,7 @@ _Static_assert(offsetof(struct xm_client_line, pad2) == 92, "offset of xm_client
 _Static_assert(offsetof(struct xm_client_line, waited_from) == 96, "offset of xm_client_line.waited_from");
 _Static_assert(offsetof(struct xm_client_line, mem_stall_ns) == 104, "offset of xm_client_line.mem_stall_ns");
 _Static_assert(offsetof(struct xm_client_line, mem_waste) == 112, "offset of xm_client_line.mem_waste");
-_Static_assert(offsetof(struct xm_client_line, pad3) == 120, "offset of xm_client_line.pad3");
+_Static_assert(offsetof(struct xm_client_line, mem_loading) == 120, "offset of xm_client_line.mem_loading");
 
 /* Which device a section stands for; written by the client before present. */
 struct xm_identity {
