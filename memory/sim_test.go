@@ -18,6 +18,7 @@ type world struct {
 	link    Rate
 	tasks   []*program
 	turn    int           // whose
+	turns   int           // that have passed
 	used    time.Duration // of it
 
 	decision Decision
@@ -175,27 +176,30 @@ func (w *world) run() {
 	p.done += tick.Seconds() / (1 + missing*(hbm-1))
 	if w.used += tick; w.used >= w.slice {
 		w.used, w.turn, w.decide = 0, (w.turn+1)%len(w.tasks), true
+		w.turns++
 	}
 }
 
-// share lets the world run for a time, after it has found its rhythm, and says
-// which part of the work was done that the same tasks do in memory.
-func (w *world) share(d time.Duration) (share float64, moved Bytes) {
-	warm := time.Duration(len(w.tasks)) * 2 * max(w.slice, 200*time.Millisecond)
-	for w.now < warm {
+// share lets the world run for so many turns, after it has found its rhythm, and
+// says which part of the work was done that the same tasks do in memory.
+func (w *world) share(turns int) (share float64, moved Bytes) {
+	w.pass(3 * len(w.tasks))
+	start, done, in := w.now, 0.0, Bytes(0)
+	for _, p := range w.tasks {
+		done, in = done-p.done, in-p.in
+	}
+	w.pass(turns)
+	for _, p := range w.tasks {
+		done, in = done+p.done, in+p.in
+	}
+	return done / (w.now - start).Seconds(), in
+}
+
+// pass lets so many turns pass.
+func (w *world) pass(turns int) {
+	for end := w.turns + turns; w.turns < end; {
 		w.step()
 	}
-	before, in := 0.0, Bytes(0)
-	for _, p := range w.tasks {
-		before, in = before-p.done, in-p.in
-	}
-	for end := w.now + d; w.now < end; {
-		w.step()
-	}
-	for _, p := range w.tasks {
-		before, in = before+p.done, in+p.in
-	}
-	return before / d.Seconds(), in
 }
 
 // ideal is what double buffering comes to at best: n tasks that each touch size
@@ -224,14 +228,14 @@ func TestOversubscription(t *testing.T) {
 		time.Second: {.95, .95, .95}, 250 * time.Millisecond: {.90, .90, .90},
 		100 * time.Millisecond: {.62, .57, .53}, 50 * time.Millisecond: {.38, .33, .29},
 	}
-	for _, slice := range []time.Duration{50, 100, 250, 500, 1000, 2000, 4000} {
+	for _, slice := range []time.Duration{50, 100, 250, 1000, 4000} {
 		slice *= time.Millisecond
 		for i, n := range []int{3, 4, 6} {
 			shares := map[Mode]float64{}
 			for _, mode := range []Mode{Allocation, Swap, Serial} {
 				w := newWorld(t, Config{Budget: 16 * GiB, Mode: mode}, slice, n, 8*GiB, 8*GiB)
 				var moved Bytes
-				shares[mode], moved = w.share(max(10*time.Second, 6*time.Duration(n)*slice))
+				shares[mode], moved = w.share(2 * n)
 				if w.most > 16*GiB {
 					t.Errorf("%v, %d tasks, %s: %s committed", slice, n, mode, w.most)
 				}
@@ -263,7 +267,7 @@ func TestSparseTasks(t *testing.T) {
 	shares := map[Mode]float64{}
 	for _, mode := range []Mode{Predict, Allocation, Swap} {
 		w := newWorld(t, Config{Budget: 16 * GiB, Mode: mode}, slice, 6, 8*GiB, 8*GiB/10)
-		shares[mode], _ = w.share(10 * time.Second)
+		shares[mode], _ = w.share(24)
 		t.Logf("%s: %.1f %%", mode, 100*shares[mode])
 	}
 	if shares[Predict] < .95 || shares[Predict] < 8*shares[Swap] {
@@ -282,7 +286,7 @@ func TestRealOversubscription(t *testing.T) {
 		least float64
 	}{{3, 60 * GiB, 2 * time.Second, .90}, {2, 90 * GiB, 4 * time.Second, .75}} {
 		w := newWorld(t, Config{Budget: budget, Mode: Allocation}, c.slice, c.n, c.size, c.size)
-		share, moved := w.share(20 * c.slice)
+		share, moved := w.share(2 * c.n)
 		t.Logf("%d x %s in %s: %.1f %%, %s moved in", c.n, c.size, budget, 100*share, moved)
 		if share < c.least || w.most > budget {
 			t.Errorf("%d x %s: %.1f %%, want %.0f %%; %s committed", c.n, c.size, 100*share, 100*c.least, w.most)
@@ -304,7 +308,7 @@ func TestChosenQuantum(t *testing.T) {
 		if wait := w.slice * time.Duration(c.n-1); wait > DefaultWaitCap {
 			t.Errorf("%d x %s: a task waits for %v", c.n, c.size, wait)
 		}
-		share, _ := w.share(30 * w.slice)
+		share, _ := w.share(3 * c.n)
 		t.Logf("%d x %s in %s: turns of %v, %.1f %%", c.n, c.size, c.budget, w.slice, 100*share)
 		if share < .95 {
 			t.Errorf("%d x %s in %s: turns of %v, %.1f %%", c.n, c.size, c.budget, w.slice, 100*share)

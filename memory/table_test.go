@@ -69,3 +69,12 @@ func TestNamesAreThere(t *testing.T) {
 		t.Errorf("%d reasons, %d names", got, len(pinNames))
 	}
 }
+
+func TestOverlapIsRefused(t *testing.T) {
+	table := NewTable()
+	var bad *SegmentError
+	err := table.Reset([]Segment{{ID: 1, Address: 32 << 20, Bytes: 32 * MiB}, {ID: 2, Address: 62 << 20, Bytes: 32 * MiB}})
+	if !errors.As(err, &bad) || bad.Segment.ID != 2 {
+		t.Errorf("%v", err)
+	}
+}
