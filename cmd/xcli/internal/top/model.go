@@ -57,7 +57,6 @@ type Model struct {
 	sample  Sample
 
 	at      line // the selected one
-	first   int  // line at the top
 	byShare bool // sorted so
 
 	menu    bool // of policies
