@@ -14,7 +14,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     CUresult r = XM_COUNTED(m, bytes, XM_DRIVER(cuMemAllocManaged)(dptr, bytes, flags));
 
     if (r == CUDA_SUCCESS && m)
-        xm_count_made(m, context, *dptr, bytes);
+        xm_count_made(m, context, XM_COUNT_UNIFIED, *dptr, bytes);
     return r;
 }
 
@@ -30,7 +30,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     xm_admit(stream, flags);                                                       \
     r = xm_done(call);                                                             \
     if (r == CUDA_SUCCESS && m)                                                    \
-        xm_count_made(m, context, *dptr, bytesize);                                \
+        xm_count_made(m, context, XM_COUNT_POOL, *dptr, bytesize);                 \
     return r
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
@@ -178,7 +178,7 @@ static size_t deep_bytes(const void *descriptor)
     CUresult r = XM_COUNTED(m, bytes, call);                                       \
                                                                                    \
     if (r == CUDA_SUCCESS && m)                                                    \
-        xm_count_made(m, context, (uintptr_t)*array, bytes);                       \
+        xm_count_made(m, context, XM_COUNT_ARRAY, (uintptr_t)*array, bytes);       \
     return r
 
 CUresult cuArrayCreate(CUarray *array, const CUDA_ARRAY_DESCRIPTOR_v1 *d)

@@ -18,6 +18,7 @@
 #include <stdbool.h>
 
 #include "gen/board.h"
+#include "mem_count.h"
 #include "memory.h"
 #include "resolve.h"
 
@@ -105,6 +106,7 @@ struct xm_mem {
 	uint64_t cached, slots_free;
 	uint64_t asked;   /* by allocations that exist: what the program wants of it */
 	uint64_t pinned;  /* passed through (mem_count.c) */
+	uint64_t pinned_by[XM_COUNT_KINDS];
 	uint64_t in, out; /* moved so far */
 	uint64_t want_room; /* that an allocation waits for */
 	uint64_t peers;   /* devices that may reach it: then nothing is movable */

@@ -11,11 +11,12 @@
 
 #define BUCKETS 4096u
 
-enum kind { PLAIN = 1, HANDLE, MAPPING };
+enum kind { MADE = 1, HANDLE, MAPPING };
 
 struct note {
 	struct note *next;
 	enum kind kind;
+	enum xm_count_kind what;
 	uint64_t key;
 	uint64_t bytes;
 	uint32_t refs;    /* of a handle: of the program, and mappings */
@@ -68,10 +69,13 @@ static void drop(struct note **at)
 	free_notes = n;
 }
 
-static void counted(struct xm_mem *m, uint64_t bytes, bool more)
+static void counted(const struct note *n, bool more)
 {
-	m->pinned += more ? bytes : -bytes;
-	xm_mem_tell(m);
+	uint64_t bytes = more ? n->bytes : -n->bytes;
+
+	n->m->pinned += bytes;
+	n->m->pinned_by[n->what] += bytes;
+	xm_mem_tell(n->m);
 }
 
 static void unref(struct note *handle)
@@ -80,7 +84,7 @@ static void unref(struct note *handle)
 
 	if (--handle->refs)
 		return;
-	counted(handle->m, handle->bytes, false);
+	counted(handle, false);
 	at = place(HANDLE, handle->key);
 	if (*at != handle) { /* its number was given anew */
 		handle->next = free_notes;
@@ -126,29 +130,30 @@ bool xm_count_again(struct xm_mem *m, size_t bytes)
 	return more;
 }
 
-static void made(struct xm_mem *m, CUcontext context, uint64_t key, size_t bytes)
+static void made(struct xm_mem *m, CUcontext context, enum xm_count_kind kind, uint64_t key, size_t bytes)
 {
-	struct note *n = add(PLAIN, key, m, bytes);
+	struct note *n = add(MADE, key, m, bytes);
 
 	if (!n)
 		return;
 	n->context = context;
-	counted(m, bytes, true);
+	n->what = kind;
+	counted(n, true);
 }
 
-void xm_count_made(struct xm_mem *m, CUcontext context, uint64_t key, size_t bytes)
+void xm_count_made(struct xm_mem *m, CUcontext context, enum xm_count_kind kind, uint64_t key, size_t bytes)
 {
 	if (m)
-		LOCKED(made(m, context, key, bytes));
+		LOCKED(made(m, context, kind, key, bytes));
 }
 
 static void gone(uint64_t key)
 {
-	struct note **at = place(PLAIN, key);
+	struct note **at = place(MADE, key);
 
 	if (!*at)
 		return;
-	counted((*at)->m, (*at)->bytes, false);
+	counted(*at, false);
 	drop(at);
 }
 
@@ -165,7 +170,8 @@ static void handle_made(struct xm_mem *m, CUmemGenericAllocationHandle h, size_t
 	if (!n)
 		return;
 	n->refs = n->handles = 1;
-	counted(m, bytes, true);
+	n->what = XM_COUNT_MAPPED;
+	counted(n, true);
 }
 
 void xm_count_handle(struct xm_mem *m, CUmemGenericAllocationHandle h, size_t bytes)
@@ -253,11 +259,11 @@ static void ended(CUcontext context)
 {
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (struct note **at = &notes[i]; *at;) {
-			if ((*at)->kind != PLAIN || (*at)->context != context) {
+			if ((*at)->kind != MADE || (*at)->context != context) {
 				at = &(*at)->next;
 				continue;
 			}
-			counted((*at)->m, (*at)->bytes, false);
+			counted(*at, false);
 			drop(at);
 		}
 }
@@ -342,7 +348,7 @@ CUresult xm_count_plain(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, 
 	CUresult r = XM_COUNTED(m, bytes, xm_real.cuMemAlloc_v2(dptr, bytes));
 
 	if (r == CUDA_SUCCESS)
-		xm_count_made(m, context, *dptr, bytes);
+		xm_count_made(m, context, XM_COUNT_PLAIN, *dptr, bytes);
 	return r;
 }
 

@@ -34,7 +34,8 @@ XM_INTERNAL bool xm_count_again(struct xm_mem *m, size_t bytes);
     })
 
 /* It is there, at this address or under this handle / it is gone. */
-XM_INTERNAL void xm_count_made(struct xm_mem *m, CUcontext context, uint64_t key, size_t bytes);
+enum xm_count_kind { XM_COUNT_POOL, XM_COUNT_MAPPED, XM_COUNT_ARRAY, XM_COUNT_UNIFIED, XM_COUNT_PLAIN, XM_COUNT_KINDS };
+XM_INTERNAL void xm_count_made(struct xm_mem *m, CUcontext context, enum xm_count_kind kind, uint64_t key, size_t bytes);
 XM_INTERNAL void xm_count_gone(uint64_t key);
 
 /* Of the program's own mapping: the memory lives until its handles are released and its mappings are gone. */

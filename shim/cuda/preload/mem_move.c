@@ -257,19 +257,20 @@ static void drop_handles(struct batch *b, int from, int end)
 	}
 }
 
-/* Takes the address of a HOST segment from its slot. */
+/* Takes the address of a HOST segment from its slot; and of an AWAY one what a mapping
+ * that failed may have left there. */
 static CUresult leave_slot(struct batch *b, int i)
 {
 	struct xm_seg *s = b->segs[i];
 	CUresult r = CUDA_SUCCESS;
 
-	if (s->state == XM_SEGMENT_AWAY)
-		return r;
-	r = xm_vmm_unmap(s->at, s->bytes);
+	if (s->mapped)
+		r = xm_vmm_unmap(s->at, s->bytes);
 	if (r)
 		return r;
 	s->mapped = false;
-	state_of(b, i, i + 1, XM_SEGMENT_AWAY);
+	if (s->state == XM_SEGMENT_HOST)
+		state_of(b, i, i + 1, XM_SEGMENT_AWAY);
 	return r;
 }
 

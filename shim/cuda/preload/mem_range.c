@@ -53,6 +53,8 @@ bool xm_cache_flush(struct xm_mem *m)
 	for (;; any = true) {
 		pthread_mutex_lock(&xm_mem_lock);
 		r = cached(m, 0);
+		if (!r && any)
+			xm_mem_tell(m);
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (!r)
 			return any;

@@ -6,9 +6,21 @@
 #include "mark.h"
 #include "mem.h"
 
+/* Addresses at which something stays mapped are not given back. */
+static void undo(struct xm_host_slot *slot, bool mapped)
+{
+	bool clear = !mapped || xm_vmm_unmap(slot->at, slot->bytes) == CUDA_SUCCESS;
+
+	if (slot->handle)
+		xm_vmm_release(slot->handle);
+	if (clear)
+		xm_vmm_unreserve(slot->at, slot->bytes);
+}
+
 static CUresult make(const struct xm_mem *m, uint64_t bytes, struct xm_host_slot *slot)
 {
 	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = m->numa}};
+	bool mapped = false;
 	CUresult r;
 
 	*slot = (struct xm_host_slot){.bytes = bytes};
@@ -16,15 +28,13 @@ static CUresult make(const struct xm_mem *m, uint64_t bytes, struct xm_host_slot
 	if (r)
 		return r;
 	r = xm_real.cuMemCreate(&slot->handle, bytes, &p, 0);
-	if (!r) {
+	if (!r)
 		r = xm_vmm_map(slot->at, bytes, slot->handle);
-		if (!r && (r = xm_vmm_access(m, slot->at, bytes)))
-			(void)xm_vmm_unmap(slot->at, bytes);
-		if (r)
-			xm_vmm_release(slot->handle);
-	}
+	mapped = slot->handle && !r;
+	if (!r)
+		r = xm_vmm_access(m, slot->at, bytes);
 	if (r)
-		xm_vmm_unreserve(slot->at, bytes);
+		undo(slot, mapped);
 	return r;
 }
 
@@ -114,9 +124,7 @@ void xm_slot_trim(struct xm_mem *m, uint64_t keep)
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (!slot)
 			break;
-		(void)xm_vmm_unmap(slot->at, slot->bytes);
-		xm_vmm_release(slot->handle);
-		xm_vmm_unreserve(slot->at, slot->bytes);
+		undo(slot, true);
 		pthread_mutex_lock(&xm_mem_lock);
 		xm_slot_forget(slot);
 		pthread_mutex_unlock(&xm_mem_lock);

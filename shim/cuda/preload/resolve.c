@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "hooks_table.h"
+#include "nvml.h"
 #include "uncovered.h"
 
 #define DRIVER "libcuda.so.1"
 #define DRIVER_PREFIX "libcuda.so"
+#define NVML "nvmlDeviceGetMemoryInfo" /* and its versions */
 
 /* Slots of the address table: a power of two, at least twice the hooks. */
 #define SLOTS 1024
@@ -266,6 +268,14 @@ static __attribute__((noinline)) bool is_ours_to_answer(void *handle, const char
     return driver == NULL || dlclose(driver) != 0;
 }
 
+/* NVML's functions about memory: see nvml.h. Where it would have been found is not changed. */
+static __attribute__((noinline)) void *lookup_nvml(void *handle, const char *name, const void *caller)
+{
+    dlsym_fn *find = real_dlsym();
+
+    return xm_nvml_hooked(handle == RTLD_DEFAULT ? default_lookup(find, name, caller) : find(handle, name), name);
+}
+
 /* Both ways out are tail calls, so that the loader sees our caller's return
  * address: RTLD_NEXT and RTLD_DEFAULT are relative to it. check.sh looks for the
  * jump. */
@@ -277,5 +287,7 @@ XM_EXPORT EARLY void *dlsym(void *restrict handle, const char *restrict name)
     __asm__("" : "+r"(asked)); /* declared never NULL, but it is the program's */
     if (__builtin_expect(asked && asked[0] == 'c' && asked[1] == 'u', 0) && is_ours_to_answer(handle, asked))
         return lookup(handle, name, __builtin_return_address(0));
+    if (__builtin_expect(asked && asked[0] == 'n' && strncmp(asked, NVML, sizeof NVML - 1) == 0 && handle != RTLD_NEXT, 0))
+        return lookup_nvml(handle, name, __builtin_return_address(0));
     return find(handle, name);
 }

@@ -1,0 +1,511 @@
+/* Memory over a driver that fails: at every call of a history in turn, and at random calls of random
+ * histories. After each step the sums are what is there; whenever the process may run every word is where it is
+ * looked for; at the end nothing is left. */
+#include <errno.h>
+
+#include "testdata/fake_memory.h"
+
+#include "device.h"
+#include "hold.h"
+#include "mark.h"
+#include "memory_ready.h"
+#include "mem_touch.h"
+#include "state.h"
+#include "sys.h"
+#include "thread.h"
+
+#define TRUE(x)                \
+    do {                       \
+        if (!(x))              \
+            DIE("not %s", #x); \
+    } while (0)
+#define WANT(call, want)                                                  \
+    do {                                                                  \
+        long long got_ = (long long)(call), want_ = (long long)(want);   \
+        if (got_ != want_)                                                \
+            DIE("%s = %lld, want %lld", #call, got_, want_);              \
+    } while (0)
+
+/* --- what else there is of the library --------------------------------------- */
+
+struct xm_real xm_real;
+struct xm_state xm_state;
+pthread_mutex_t xm_lock = PTHREAD_MUTEX_INITIALIZER;
+_Atomic bool xm_aside;
+static struct xm_device section;
+static uint64_t clock_ns = 1;
+static bool dead;
+static void (*meanwhile)(void); /* runs while somebody waits */
+
+uint64_t xm_now(void)
+{
+    return clock_ns;
+}
+
+void xm_wait_word(const _Atomic uint32_t *word, uint32_t seen, uint64_t ns)
+{
+    (void)word, (void)seen;
+    clock_ns += ns;
+    if (meanwhile)
+        meanwhile();
+}
+
+void xm_wake_word(const _Atomic uint32_t *word)
+{
+    (void)word;
+}
+
+void xm_signal_fd(int fd)
+{
+    (void)fd;
+}
+
+void *xm_keep(size_t bytes)
+{
+    static char *at, *end;
+    char *got;
+
+    bytes = (bytes + 63) / 64 * 64;
+    if ((size_t)(end - at) < bytes) {
+        at = calloc(1, 1 << 20); /* never given back */
+        end = at + (1 << 20);
+    }
+    got = at;
+    at += bytes;
+    return got;
+}
+
+bool xm_daemon_dead(void)
+{
+    return dead;
+}
+
+bool xm_gate_closed(const struct xm_dev *dev)
+{
+    uint32_t gate = dev->section->daemon.gate;
+
+    return gate && !(gate & 1);
+}
+
+struct xm_quiet xm_quiet_begin(void)
+{
+    return (struct xm_quiet){0};
+}
+
+void xm_quiet_end(struct xm_quiet q)
+{
+    (void)q;
+}
+
+struct xm_thread *xm_enter(void)
+{
+    static struct xm_thread me;
+
+    return &me;
+}
+
+void xm_leave(struct xm_thread *me)
+{
+    (void)me;
+}
+
+void xm_context_pop(void)
+{
+}
+
+void xm_hold_spare(bool on)
+{
+    (void)on;
+}
+
+void *xm_driver_symbol(const char *name)
+{
+    (void)name;
+    return NULL;
+}
+
+bool xm_resolve(void)
+{
+    return true;
+}
+
+/* --- the program ---------------------------------------------------------------- */
+
+enum { BLOCKS = 40 };
+static struct block {
+    CUdeviceptr at;
+    uint64_t bytes;
+    uint64_t stamp; /* of granule k: stamp + k; only whole granules are written */
+} blocks[BLOCKS];
+static struct xm_mem *const m = &xm_mems[0];
+static CUcontext const contexts[2] = {(CUcontext)(uintptr_t)0x1000, (CUcontext)(uintptr_t)0x2000};
+static unsigned seed;
+static uint64_t stamps;
+
+static unsigned chance(unsigned n)
+{
+    return (unsigned)rand_r(&seed) % n;
+}
+
+/* Blocks of a granule or more are written; smaller ones share theirs. */
+static void stamp(struct block *b)
+{
+    b->stamp = ++stamps << 20;
+    for (uint64_t i = 0; i + GRANULE <= b->bytes; i += GRANULE)
+        *word_at(b->at + i) = b->stamp + i / GRANULE;
+}
+
+static void look(const struct block *b)
+{
+    for (uint64_t i = 0; i + GRANULE <= b->bytes; i += GRANULE)
+        WANT(*word_at(b->at + i), b->stamp + i / GRANULE);
+    (void)*word_at(b->at);
+    (void)*word_at(b->at + b->bytes - 1);
+}
+
+/* Every sum is what is there. */
+static void sums(void)
+{
+    uint64_t on_device = 0, in_host = 0, asked = 0, gone = 0;
+
+    for (struct xm_range *r = m->first; r; r = r->next)
+        for (struct xm_seg *s = r->segs; s; s = s->next) {
+            bool device = s->state == XM_SEGMENT_DEVICE || s->state == XM_SEGMENT_LOADING;
+
+            *(device ? &on_device : &in_host) += s->bytes;
+            gone += s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
+            TRUE((s->device != 0) == device);
+            TRUE(s->slot || s->state == XM_SEGMENT_DEVICE);
+        }
+    for (struct xm_range *r = m->cache; r; r = r->next)
+        on_device += r->bytes;
+    for (int i = 0; i < BLOCKS; i++)
+        asked += blocks[i].at ? blocks[i].bytes : 0;
+    WANT(m->resident, on_device);
+    WANT(m->host, in_host);
+    WANT(m->asked, asked);
+    WANT(m->gone, gone);
+    TRUE(m->resident <= section.daemon_memory.target || section.daemon_memory.target == 0);
+    if (!unmaps_failed)
+        WANT(device_bytes(), on_device);
+    WANT(section.client_memory.resident, m->resident);
+    WANT(section.client_memory.host, m->host);
+}
+
+static uint64_t some_size(void)
+{
+    switch (chance(5)) {
+    case 0:
+        return 1 + chance(5000);
+    case 1:
+        return 1 + chance(1 << 20);
+    case 2:
+        return GRANULE;
+    case 3:
+        return 1 + chance(20u << 20);
+    default:
+        return 1 + chance(100u << 20);
+    }
+}
+
+static void allocate(struct block *b)
+{
+    uint64_t bytes = some_size();
+    CUresult r = xm_mem_allocate(m, contexts[chance(2)], bytes, &b->at);
+
+    if (r) {
+        b->at = 0;
+        return;
+    }
+    b->bytes = bytes;
+    stamp(b);
+}
+
+static void release(struct block *b)
+{
+    struct xm_mem *of;
+    CUcontext context;
+
+    TRUE(xm_mem_owner(b->at, &of, &context) && of == m);
+    if (xm_mem_wait(context))
+        return; /* it is as it was */
+    (void)xm_mem_free(m, b->at); /* what an unmapping says, the program hears; the memory is gone all the same */
+    TRUE(!xm_mem_owner(b->at, &of, &context));
+    b->at = 0;
+}
+
+/* --- the engine --------------------------------------------------------------------- */
+
+static struct xm_segment views[HANDLES];
+
+static void go_out(const struct xm_segment *v, int n)
+{
+    uint64_t ids[XM_MEMORY_BATCH] = {0}, slot;
+    int chosen = 0;
+
+    for (int i = 0; i < n; i++) {
+        if (v[i].state != XM_SEGMENT_DEVICE || chance(2))
+            continue;
+        if (xm_memory.slot(0, v[i].id, &slot))
+            return;
+        copy_granules(slot, v[i].address, v[i].bytes);
+        ids[chosen++] = v[i].id;
+    }
+    if (chance(8)) /* or it thinks better of it */
+        (void)xm_memory.away(0, ids, chosen);
+}
+
+static void come_in(const struct xm_segment *v, int n)
+{
+    uint64_t ids[XM_MEMORY_BATCH] = {0}, slot;
+    int chosen = 0;
+
+    for (int i = 0; i < n; i++)
+        if ((v[i].state == XM_SEGMENT_AWAY || v[i].state == XM_SEGMENT_HOST) && chance(2))
+            ids[chosen++] = v[i].id;
+    if (xm_memory.load(0, ids, chosen))
+        return;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < chosen; k++)
+            if (v[i].id == ids[k]) {
+                WANT(xm_memory.slot(0, ids[k], &slot), 0);
+                copy_granules(v[i].address, slot, v[i].bytes);
+            }
+    if (chance(8)) /* or it dies here */
+        WANT(xm_memory.loaded(0, ids, chosen), 0);
+}
+
+static void move(void)
+{
+    int tries = 0, n;
+
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    for (unsigned rounds = chance(4); rounds; rounds--) {
+        n = xm_memory.list(0, views, HANDLES);
+        TRUE(n >= 0 && n < XM_MEMORY_BATCH);
+        if (chance(2))
+            go_out(views, n);
+        else
+            come_in(views, n);
+        sums();
+    }
+    if (chance(10))
+        WANT(xm_memory.end(0), 0); /* or its lock is taken away */
+    for (;;) {
+        int status = xm_memory_ready(0);
+
+        WANT(xm_memory.begin(0), -EAGAIN);
+        xm_memory_opened(0);
+        if (!status)
+            break;
+        TRUE(++tries < 1000);
+    }
+    WANT(xm_memory.begin(0), -EAGAIN);
+    WANT(m->gone, 0);
+    sums();
+}
+
+static void step(void)
+{
+    struct block *b = &blocks[chance(BLOCKS)];
+
+    switch (chance(8)) {
+    case 0:
+    case 1:
+    case 2:
+        if (!b->at)
+            allocate(b);
+        break;
+    case 3:
+    case 4:
+        if (b->at)
+            release(b);
+        break;
+    case 5:
+        if (b->at)
+            stamp(b);
+        break;
+    case 6:
+        section.daemon_memory.target = m->resident + (uint64_t)chance(20) * (GRANULE * 16);
+        break;
+    default:
+        move();
+    }
+}
+
+static void all_is_well(void)
+{
+    sums();
+    for (int i = 0; i < BLOCKS; i++)
+        if (blocks[i].at)
+            look(&blocks[i]);
+}
+
+/* Nothing is left, but what could not be unmapped. */
+static void nothing_is_left(void)
+{
+    fail_at = -1;
+    fail_one_in = 0;
+    for (int i = 0; i < BLOCKS / 2; i++)
+        if (blocks[i].at)
+            release(&blocks[i]);
+    for (int i = 0; i < 2; i++) /* the rest goes with its context */
+        xm_mem_context_ended(contexts[i]);
+    memset(blocks, 0, sizeof blocks);
+    sums();
+    (void)xm_cache_flush(m);
+    WANT(xm_memory.trim(0, 0), 0);
+    WANT(m->resident, 0);
+    WANT(m->host, 0);
+    WANT(m->slots_free, 0);
+    WANT(m->first != NULL || m->arenas != NULL, 0);
+    WANT(tokens, 0);
+    for (int i = 0; !unmaps_failed && i < HANDLES; i++)
+        TRUE(!handles[i].bytes && !mappings[i].bytes && !rooms[i].bytes);
+    for (int i = 0; i < HANDLES; i++) /* what an unmapping that failed has left */
+        free(handles[i].words);
+    memset(handles, 0, sizeof handles);
+    memset(mappings, 0, sizeof mappings);
+    memset(rooms, 0, sizeof rooms);
+    unmaps_failed = 0;
+}
+
+static void anew(unsigned with)
+{
+    seed = with;
+    fail_seed = with + 1000;
+    calls = 0;
+    dead = false;
+    section = (struct xm_device){.daemon_memory = {.want = 1, .flags = XM_MEMORY_MANAGED, .target = (uint64_t)4 << 30}};
+    xm_state.devs[0].section = &section;
+    m->verdict = XM_MEM_ON;
+    m->card = card;
+    m->opening = 0;
+    m->stopped = false;
+    xm_mem_any = true;
+}
+
+static void history(unsigned with, int steps)
+{
+    anew(with);
+    for (int i = 0; i < steps; i++) {
+        step();
+        all_is_well();
+    }
+    nothing_is_left();
+}
+
+/* --- single cases ----------------------------------------------------------------------- */
+
+/* A failed load leaves AWAY as it was, at whichever call. */
+static void load_fails_at_every_call(void)
+{
+    uint64_t ids[8], slot;
+    CUdeviceptr at;
+    int n;
+
+    for (long k = 0; k < 40; k++) {
+        anew(1);
+        WANT(xm_mem_allocate(m, contexts[0], 200u << 20, &at), 0);
+        blocks[0] = (struct block){at, 200u << 20, 0};
+        stamp(&blocks[0]);
+        xm_memory_stopped(0);
+        WANT(xm_memory.begin(0), 0);
+        n = xm_memory.list(0, views, HANDLES);
+        WANT(n, 7);
+        for (int i = 0; i < n; i++) {
+            ids[i] = views[i].id;
+            WANT(xm_memory.slot(0, ids[i], &slot), 0);
+            copy_granules(slot, views[i].address, views[i].bytes);
+        }
+        WANT(xm_memory.away(0, ids, n), 0);
+        fail_at = calls + k;
+        if (xm_memory.load(0, ids, n)) {
+            fail_at = -1;
+            for (int i = 0; i < n && !unmaps_failed; i++)
+                WANT(xm_seg_find(m, ids[i])->state, XM_SEGMENT_AWAY);
+        } else {
+            fail_at = -1;
+            TRUE(k >= 15); /* seven made, seven mapped, access set */
+        }
+        sums();
+        WANT(xm_memory.end(0), 0);
+        WANT(xm_memory_ready(0), 0);
+        xm_memory_opened(0);
+        all_is_well();
+        nothing_is_left();
+    }
+}
+
+/* Whoever wants the process to run gets the lock from an engine that is dead, after a second. */
+static void dead_engine(void)
+{
+    uint64_t from;
+
+    anew(1);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.wanted(0), 0);
+    from = clock_ns;
+    WANT(xm_memory_ready(0), 0);
+    TRUE(clock_ns - from >= 1000000000u && clock_ns - from < 1100000000u);
+    WANT(xm_memory.wanted(0), 1);
+    WANT(xm_memory.end(0), -EPERM);
+    WANT(xm_memory.begin(0), -EAGAIN); /* it is being let run */
+    xm_memory_opened(0);
+    WANT(xm_memory.begin(0), -EAGAIN);
+    xm_memory_stopped(0);
+    dead = true;
+    WANT(xm_memory.begin(0), -EAGAIN);
+    dead = false;
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.begin(0), -ECANCELED);
+    WANT(xm_memory.end(0), 0);
+    WANT(xm_memory.begin(3), -ENODEV);
+    nothing_is_left();
+}
+
+static void ask_answered(void)
+{
+    section.daemon_memory.target = (uint64_t)1 << 30;
+    section.daemon_memory.want++;
+}
+
+/* Room that the daemon gives within 20 ms is taken; else it is the host's, and the daemon is asked but once. */
+static void room_is_asked_for(void)
+{
+    CUdeviceptr a, b;
+    uint64_t from;
+
+    anew(1);
+    section.daemon_memory.target = 64u << 20;
+    from = clock_ns;
+    WANT(xm_mem_allocate(m, contexts[0], 192u << 20, &a), 0);
+    WANT(clock_ns - from, 20000000);
+    WANT(m->resident, 64u << 20);
+    WANT(m->host, 128u << 20);
+    WANT(section.client_memory.asked, 0);
+    meanwhile = ask_answered;
+    WANT(xm_mem_allocate(m, contexts[0], 128u << 20, &b), 0);
+    meanwhile = NULL;
+    WANT(m->resident, 192u << 20);
+    section.daemon_memory.limit = 320u << 20;
+    WANT(xm_mem_allocate(m, contexts[0], 1, &b), CUDA_ERROR_OUT_OF_MEMORY);
+    nothing_is_left();
+}
+
+int main(void)
+{
+    fake_memory_begin();
+    dead_engine();
+    room_is_asked_for();
+    load_fails_at_every_call();
+    for (unsigned i = 1; i <= 60; i++)
+        history(i, 300);
+    for (unsigned i = 1; i <= 200; i++) {
+        fail_one_in = 4 + i % 40;
+        history(i, 200);
+    }
+    return 0;
+}
