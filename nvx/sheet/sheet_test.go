@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -156,6 +157,25 @@ func TestLoadRefusesWhatIsNoSheetOfTheDevice(t *testing.T) {
 	}
 	if sheets, err := List(dir); len(sheets) != 0 || err == nil {
 		t.Errorf("list with two bad sheets: %v, %v", sheets, err)
+	}
+	if err := os.Remove(Path(dir, sampleUUID)); err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Mkfifo(Path(dir, sampleUUID), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		_, err := Load(dir, sampleUUID)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err == nil || !strings.Contains(err.Error(), "no regular file") {
+			t.Errorf("a pipe: %v", err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("waits for who writes into a pipe")
 	}
 }
 
