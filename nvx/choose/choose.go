@@ -108,8 +108,8 @@ const (
 	// patience is how long a request may last before time slices are changed beside
 	// it.
 	patience = 20 * time.Millisecond
-	// settled is how long a regime lasts at least before backgrounds run beside. It is
-	// left at once when that was a mistake.
+	// settled is the least time between two entries into the regime in which
+	// backgrounds run beside. It is left at once when that was a mistake.
 	settled = time.Second
 	// late is how long after a gate was closed a command may turn up that had passed
 	// it.

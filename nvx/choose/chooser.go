@@ -15,7 +15,8 @@ type Chooser struct {
 	tasks []*Task // in order of arrival
 
 	regime   Regime
-	regimeAt time.Duration
+	besideAt time.Duration // when it last became Beside
+	wasSo    bool          // it ever did
 
 	// The turns of backgrounds of which one runs at a time.
 	current *Task
@@ -119,6 +120,7 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 	if !t.ready {
 		return
 	}
+	t.worked = t.workedUntil(at)
 	t.ready, t.fresh, t.lastReady = false, false, at
 	if t.leads {
 		t.requests.add(max(0, at-t.readyAt))
@@ -132,6 +134,13 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 func (c *Chooser) Ran(t *Task, run, launching time.Duration) {
 	if t.leads {
 		t.bound.ran(c.now, run, launching)
+	}
+}
+
+// Launched tells how many commands a task has launched in all, until then.
+func (c *Chooser) Launched(t *Task, at time.Duration, total uint64) {
+	if t.leads {
+		t.bound.launched(max(at, c.now), t.workedUntil(at), total)
 	}
 }
 
@@ -323,11 +332,15 @@ func (c *Chooser) setRegime() {
 	if want == c.regime {
 		return
 	}
-	if want == Beside && c.regime != Plain && c.now < c.regimeAt+settled {
-		c.wake(c.regimeAt + settled)
-		return
+	if want == Beside {
+		if at := c.besideAt + settled; c.wasSo && c.now < at {
+			c.wake(at)
+			want = Arm
+		} else {
+			c.besideAt, c.wasSo = c.now, true
+		}
 	}
-	c.regime, c.regimeAt = want, c.now
+	c.regime = want
 	for _, t := range c.tasks {
 		t.bound.beside(want == Beside && t.leads)
 	}

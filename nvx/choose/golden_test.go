@@ -23,6 +23,7 @@ import (
 //	  ready 1                       or idle 1
 //	  did 1                         it carried out what it was told last
 //	  ran 2 6ms launching=5ms       a run of a foreground
+//	  launched 2 3000               commands until then, in all
 //	run 50ms                        a decision at every timer until this time
 //
 // With -rewrite the transcripts are written again; commit that only if you
@@ -122,6 +123,12 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		g.chooser.Did(t, t.Order().Hold, t.Order().Slice)
 	case "away":
 		g.chooser.SetAway(t, true)
+	case "launched":
+		total, err := strconv.ParseUint(words[2], 10, 64)
+		if err != nil {
+			return err
+		}
+		g.chooser.Launched(t, at, total)
 	case "ran":
 		run, err := time.ParseDuration(words[2])
 		if err != nil {

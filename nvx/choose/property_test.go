@@ -248,6 +248,7 @@ func TestHistories(t *testing.T) {
 				o.obey(c)
 			case 7:
 				o.chooser.Ran(c.task, time.Duration(some.Draw(t, "run"))*time.Microsecond, time.Duration(some.Draw(t, "launching"))*time.Microsecond)
+				o.chooser.Launched(c.task, o.now, uint64(some.Draw(t, "launches")))
 			default:
 				d := time.Duration(rapid.Uint32Range(1, 40_000).Draw(t, "pass")) * time.Microsecond
 				o.pass(d, time.Duration(rapid.IntRange(1, 3000).Draw(t, "delay"))*time.Microsecond)

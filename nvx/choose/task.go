@@ -33,6 +33,7 @@ type Task struct {
 	fresh     bool // has turned ready since the last decision
 	readyAt   time.Duration
 	lastReady time.Duration // when it last had work, once it has none
+	worked    time.Duration // for how long it had work, until lastReady
 
 	// What was acknowledged of the last order.
 	held  bool
@@ -60,6 +61,14 @@ func (t *Task) Order() Order { return t.order }
 
 // Leads says whether the task is foreground, as of the last decision.
 func (t *Task) Leads() bool { return t.leads }
+
+// workedUntil is for how long the task had work, all in all.
+func (t *Task) workedUntil(at time.Duration) time.Duration {
+	if t.ready {
+		return t.worked + max(0, at-t.readyAt)
+	}
+	return t.worked
+}
 
 // Request is the usual length of the task's requests; false: not known yet.
 func (t *Task) Request() (time.Duration, bool) { return t.requests.median, t.requests.known() }
@@ -102,66 +111,3 @@ func (t *Task) stays() bool {
 
 // longRequests says whether the task's requests are known to be long.
 func (t *Task) longRequests(c Costs) bool { return t.requests.known() && t.requests.median > c.long() }
-
-// A foreground is bound by the CPU that spends most of its time launching, in runs
-// that are long enough for it to matter.
-const (
-	boundRuns  = 8
-	boundAbove = 800 // thousandths of a run spent launching, from which on
-	boundBelow = 600 // and below which no more
-	boundRun   = 2 * time.Millisecond
-	// How long runs may be with a background beside them, in percent of alone, before
-	// that is given up, and for how long then. One that keeps the device busy itself
-	// takes half as long again beside 1 ms for every 2 of its own; the median of a few
-	// runs of one bound by the CPU varies by a tenth.
-	besideSlower = 125
-	besideBan    = 30 * time.Second // the first time, and twice as long each time after
-	besideBans   = 6                // times that it grows
-)
-
-// bound is what is known of a foreground's runs: from the first command after
-// nothing to the synchronisation's end, however short the pause before the next.
-type bound struct {
-	runs, launching window // lengths; thousandths of the length spent launching
-	cpu             bool
-
-	base   time.Duration // usual run without anybody beside; 0: nobody is beside
-	banned time.Duration // not again before
-	bans   int
-}
-
-// ran takes in one run.
-func (b *bound) ran(now, run, launching time.Duration) {
-	b.runs.length, b.launching.length = boundRuns, boundRuns
-	b.runs.add(run)
-	share := time.Duration(0)
-	if run > 0 {
-		share = min(launching, run) * 1000 / run
-	}
-	b.launching.add(share)
-	switch {
-	case b.base != 0 && b.runs.known() && b.runs.median*100 > b.base*besideSlower:
-		b.banned = now + besideBan<<b.bans
-		b.bans = min(b.bans+1, besideBans)
-		b.cpu = false
-	case !b.runs.full():
-	case b.cpu:
-		b.cpu = b.launching.median >= boundBelow && b.runs.median >= boundRun/2
-	default:
-		b.cpu = b.launching.median > boundAbove && b.runs.median > boundRun && now >= b.banned
-	}
-}
-
-// beside says that a background runs beside the task from now on, or no more. Runs
-// of the other kind are no measure.
-func (b *bound) beside(on bool) {
-	if on == (b.base != 0) {
-		return
-	}
-	b.base = 0
-	if on {
-		b.base = b.runs.median
-	}
-	b.runs.clear()
-	b.launching.clear()
-}

@@ -24,7 +24,7 @@ const (
 // decider is what a trial decides by: the rule, or a fixed choice.
 type decider interface {
 	foreground(now time.Duration, busy bool) // confirmed edges
-	ran(run, launching time.Duration)
+	ran(now, run, launching time.Duration, launches uint64)
 	did(i int, held bool, slice time.Duration)
 	decide(now time.Duration) (orders []Order, next time.Duration)
 }
@@ -46,6 +46,7 @@ type trial struct {
 	left     int // kernels of the present request
 	started  time.Duration
 	launched time.Duration // when the last launch is done
+	launches uint64        // in all
 	ready    bool
 	edge     int
 	busy     time.Duration // that the foreground used of the device
@@ -187,6 +188,7 @@ func (x *trial) next() {
 	}
 	x.index++
 	x.started, x.left = x.m.Now(), q.kernels
+	x.launches += uint64(q.kernels)
 	x.launched = x.started + time.Duration(q.kernels)*q.launch
 	x.busy += time.Duration(q.kernels) * q.kernel
 	x.setReady(true)
@@ -211,14 +213,14 @@ func (x *trial) setReady(ready bool) {
 	if x.watched {
 		return
 	}
-	run, launching := x.m.Now()-x.started, min(x.launched, x.m.Now())-x.started
+	run, launching, launches := x.m.Now()-x.started, min(x.launched, x.m.Now())-x.started, x.launches
 	x.after(wakeUp, func() {
 		switch {
 		case ready && !x.counted:
 			x.counted = true
 			x.decider.foreground(x.m.Now()-wakeUp, true)
 		case !ready:
-			x.decider.ran(run, launching)
+			x.decider.ran(x.m.Now(), run, launching, launches)
 			x.watched = true
 			x.confirm(x.edge, x.m.Now()-wakeUp)
 		}
@@ -367,7 +369,10 @@ func (r *rule) foreground(now time.Duration, busy bool) {
 	}
 }
 
-func (r *rule) ran(run, launching time.Duration) { r.chooser.Ran(r.fore, run, launching) }
+func (r *rule) ran(now, run, launching time.Duration, launches uint64) {
+	r.chooser.Ran(r.fore, run, launching)
+	r.chooser.Launched(r.fore, now, launches)
+}
 
 func (r *rule) did(i int, held bool, slice time.Duration) { r.chooser.Did(r.backs[i], held, slice) }
 
@@ -399,7 +404,7 @@ type fixed struct {
 }
 
 func (f *fixed) foreground(_ time.Duration, busy bool) { f.busy = busy }
-func (f *fixed) ran(_, _ time.Duration)                {}
+func (f *fixed) ran(_, _, _ time.Duration, _ uint64)   {}
 func (f *fixed) did(int, bool, time.Duration)          {}
 
 func (f *fixed) decide(time.Duration) ([]Order, time.Duration) {

@@ -5,7 +5,6 @@ import "time"
 // window holds the last few samples of something and their median.
 type window struct {
 	samples [16]time.Duration
-	length  int // how many are kept; at most len(samples)
 	n, next int
 	median  time.Duration
 }
@@ -13,12 +12,9 @@ type window struct {
 // add takes a sample in. The median is computed here, and not where it is asked
 // for: samples come when requests end, questions when one begins.
 func (w *window) add(d time.Duration) {
-	if w.length == 0 {
-		w.length = len(w.samples)
-	}
 	w.samples[w.next] = d
-	w.next = (w.next + 1) % w.length
-	w.n = min(w.n+1, w.length)
+	w.next = (w.next + 1) % len(w.samples)
+	w.n = min(w.n+1, len(w.samples))
 	var sorted [len(w.samples)]time.Duration
 	for i, d := range w.samples[:w.n] {
 		for ; i > 0 && sorted[i-1] > d; i-- {
@@ -32,7 +28,3 @@ func (w *window) add(d time.Duration) {
 // known says whether there are enough samples to judge by: one or two may be a
 // program's start.
 func (w *window) known() bool { return w.n >= 3 }
-
-func (w *window) full() bool { return w.length > 0 && w.n == w.length }
-
-func (w *window) clear() { w.n, w.next, w.median = 0, 0, 0 }

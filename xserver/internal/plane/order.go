@@ -215,6 +215,21 @@ func (p *Plane) ran(s *section) {
 	s.seat.device.chooser.Ran(s.seat.choice, time.Duration(now-ready), time.Duration(waited-ready))
 }
 
+// launched tells the chooser how much a foreground has launched, which its client
+// says at edges.
+func (p *Plane) launched(st *seat) {
+	st.device.chooser.Launched(st.choice, p.now, st.launches())
+}
+
+// launches is how many commands a seat's clients have launched in all.
+func (st *seat) launches() uint64 {
+	var n uint64
+	for _, s := range st.sections {
+		n += s.view.Launches
+	}
+	return n
+}
+
 // maxRun is the longest run that is believed.
 const maxRun = 10 * time.Second
 
@@ -229,10 +244,7 @@ func (p *Plane) grain(st *seat) {
 	if ran < enough {
 		return
 	}
-	var launches uint64
-	for _, s := range st.sections {
-		launches += s.view.Launches
-	}
+	launches := st.launches()
 	n := max(1, launches-st.grained.launches)
 	if launches < st.grained.launches { // a process left, or lies
 		n = 1

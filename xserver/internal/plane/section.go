@@ -221,6 +221,7 @@ func (p *Plane) lookAt(s *section) {
 	}
 	if s.seat.choice.Leads() && !s.view.Ready && s.view.Edge != before.Edge {
 		p.ran(s)
+		p.launched(s.seat)
 	}
 	switch {
 	case s.process.stopped:
