@@ -110,22 +110,25 @@ CUresult xm_mem_allocate(struct xm_mem *m, CUcontext context, uint64_t asked, CU
 }
 
 /* The driver frees memory when the device has done what uses it: all of its context,
- * as far as anybody can see. That, and what else it has to say (a capture, an
- * error that ended the context), it says of a little of its own. */
+ * as far as anybody can see. What a capture has to say to that, and it is not the
+ * same as to a synchronisation, the driver says of a little of its own. */
+static CUresult free_token(void)
+{
+	CUdeviceptr token = 0;
+	CUresult r = xm_real.cuMemAlloc_v2(&token, 1);
+
+	return r ? r : xm_real.cuMemFree_v2(token);
+}
+
 CUresult xm_mem_wait(CUcontext context)
 {
 	CUcontext current = NULL;
-	CUdeviceptr token = 0;
 	bool pushed = false;
 	CUresult r;
 
 	if (xm_real.cuCtxGetCurrent && !xm_real.cuCtxGetCurrent(&current) && current != context && xm_real.cuCtxPushCurrent_v2)
 		pushed = xm_real.cuCtxPushCurrent_v2(context) == CUDA_SUCCESS;
-	r = xm_real.cuMemAlloc_v2(&token, 1);
-	if (!r)
-		r = xm_real.cuMemFree_v2(token);
-	else if (r == CUDA_ERROR_OUT_OF_MEMORY)
-		r = xm_real.cuCtxSynchronize ? xm_real.cuCtxSynchronize() : CUDA_SUCCESS;
+	r = atomic_load(&xm_state.captures) || !xm_real.cuCtxSynchronize ? free_token() : xm_real.cuCtxSynchronize();
 	if (pushed)
 		xm_context_pop();
 	return r;

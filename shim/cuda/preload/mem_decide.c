@@ -111,14 +111,12 @@ struct xm_mem *xm_memory_here(CUcontext *context)
 		device = c->dev->handle;
 		*context = c->handle;
 	}
-	xm_leave(me);
-	if (!m)
-		return NULL;
-	verdict = atomic_load(&m->verdict);
+	verdict = m ? atomic_load(&m->verdict) : XM_MEM_OFF;
 	if (verdict == XM_MEM_UNKNOWN) {
 		decide(m, device);
 		verdict = atomic_load(&m->verdict);
 	}
+	xm_leave(me);
 	return verdict == XM_MEM_ON ? m : NULL;
 }
 

@@ -2,8 +2,10 @@ package doors
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -20,11 +22,19 @@ var keeper = sync.OnceValues(func() (string, error) {
 func memory(t *testing.T, name string, env ...string) {
 	t.Helper()
 	t.Parallel()
-	device := simtest.Start(t, simtest.HBM(1<<30), simtest.Scale(0.2))
 	folder, err := keeper()
 	if err != nil {
 		t.Fatal(err)
 	}
+	r := onMemory(t, folder)
+	r.env = append(r.env, env...)
+	r.output(t, filepath.Join(folder, "memory_run"), name)
+}
+
+// onMemory returns how to run memory_run on a simulated device.
+func onMemory(t *testing.T, folder string) run {
+	t.Helper()
+	device := simtest.Start(t, simtest.HBM(1<<30), simtest.Scale(0.2))
 	ptx := filepath.Join(t.TempDir(), "kernels.ptx")
 	if err := os.WriteFile(ptx, kernels.PTX(), 0o600); err != nil {
 		t.Fatal(err)
@@ -34,8 +44,12 @@ func memory(t *testing.T, name string, env ...string) {
 	if err := os.WriteFile(filepath.Join(dir, "board.sock"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := run{driver: "-", env: append(append(device, "XM_PTX="+ptx, "XMSCHED_LIB="+folder, "XMSCHED_DIR="+dir, "XMSCHED_MEMORY=1"), env...)}
-	r.output(t, filepath.Join(folder, "memory_run"), name)
+	return run{driver: "-", env: append(device, "XM_PTX="+ptx, "XMSCHED_LIB="+folder, "XMSCHED_DIR="+dir, "XMSCHED_MEMORY=1")}
+}
+
+// bounds are a target and a limit that the program's memory goes beyond.
+func bounds() []string {
+	return []string{"KEEPER_TARGET=" + strconv.Itoa(64<<20), "KEEPER_LIMIT=" + strconv.Itoa(128<<20)}
 }
 
 // Each of these runs a program whose memory moves; what the cases look at stands
@@ -54,17 +68,11 @@ func TestMemoryOfForkedChild(t *testing.T)               { memory(t, "forks") }
 func TestMemoryUnmanagedIsTheDrivers(t *testing.T)       { memory(t, "plain", "KEEPER_PLAIN=1") }
 func TestMemoryAnsweredTooLateIsTheDrivers(t *testing.T) { memory(t, "plain", "KEEPER_LATE=1") }
 
-// TestCase25MemoryToldAsOne and 28 and 30: what is told of memory is the same wherever it is,
-// and what cannot be shared is refused.
-func TestCase25MemoryToldAsOne(t *testing.T)           { memory(t, "answers") }
-func TestCase28SharingIsRefused(t *testing.T)          { memory(t, "answers") }
-func TestCase30GoneMemoryIsTheDevices(t *testing.T)    { memory(t, "answers") }
-func TestCase23HostMemoryIsNotTheDevices(t *testing.T) { bounded(t) }
-func TestCase22TargetAndLimit(t *testing.T)            { bounded(t) }
-
-func bounded(t *testing.T) {
-	memory(t, "bounded", "KEEPER_TARGET="+strconv.Itoa(64<<20), "KEEPER_LIMIT="+strconv.Itoa(128<<20))
-}
+func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)   { memory(t, "bounded", bounds()...) }
+func TestCase23WhatTheProgramMapsIsCounted(t *testing.T) { memory(t, "mapped") }
+func TestCase25FreeAndTotalAgree(t *testing.T)           { memory(t, "answers") }
+func TestCase28SharingIsRefused(t *testing.T)            { memory(t, "shared") }
+func TestCase30GoneMemoryIsTheDevices(t *testing.T)      { memory(t, "told") }
 
 // TestCase25ManagementLibraryAgrees: NVML is found by dlsym, under exact names.
 func TestCase25ManagementLibraryAgrees(t *testing.T) {
@@ -78,5 +86,29 @@ func TestCase25ManagementLibraryAgrees(t *testing.T) {
 func TestMemoryHistories(t *testing.T) {
 	for seed := range 2 {
 		t.Run(strconv.Itoa(seed), func(t *testing.T) { memory(t, "history", "XM_SEED="+strconv.Itoa(seed+1)) })
+	}
+}
+
+// TestMemorySanitized runs what moves most with library and host built with sanitizers.
+func TestMemorySanitized(t *testing.T) {
+	if testing.Short() {
+		t.Skip("short: builds everything once more")
+	}
+	runtime, err := exec.Command("gcc", "-print-file-name=libasan.so").Output()
+	if err != nil || !filepath.IsAbs(strings.TrimSpace(string(runtime))) {
+		t.Skip("gcc has no AddressSanitizer here")
+	}
+	if err := build("asan"); err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(built, "asan")
+	for _, name := range []string{"history", "threads", "engine_dies", "bounded", "contexts", "leaves"} {
+		r := onMemory(t, filepath.Join(dir, "memory"))
+		r.bare = true
+		r.env = append(r.env, "LD_PRELOAD="+strings.TrimSpace(string(runtime))+":"+filepath.Join(dir, "libxmsched.so"), "ASAN_OPTIONS=detect_leaks=0")
+		if name == "bounded" {
+			r.env = append(r.env, bounds()...)
+		}
+		r.sanitized(t, filepath.Join(dir, "memory", "memory_run"), name)
 	}
 }

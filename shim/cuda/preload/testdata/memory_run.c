@@ -236,52 +236,65 @@ static size_t some_size(void)
 
 /* --- cases --------------------------------------------------------------------------- */
 
-static void answers(void)
+/* Of memory on the device, gone, and in the host the same is told. */
+static void is_told(CUdeviceptr p, size_t bytes)
 {
-    CUdeviceptr p, base;
-    size_t size, free_bytes, total, before, pitch;
+    CUdeviceptr base;
+    size_t size;
     unsigned type = 0;
     int ordinal = -1;
     void *host = NULL;
     CUcontext of = NULL;
     CUpointer_attribute several[] = {CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_POINTER_ATTRIBUTE_RANGE_SIZE, CU_POINTER_ATTRIBUTE_HOST_POINTER};
     void *into[] = {&type, &size, &host};
-    CUmemGenericAllocationHandle handle;
-    CUipcMemHandle ipc;
+
+    CHECK(cuMemGetAddressRange_v2(&base, &size, p + 33 * MIB));
+    WANT(base, p);
+    WANT(size, bytes);
+    CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1));
+    WANT(type, CU_MEMORYTYPE_DEVICE);
+    CHECK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
+    WANT(ordinal, 0);
+    CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, p));
+    TRUE(of == ctx);
+    WANT(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), CUDA_ERROR_INVALID_VALUE);
+    type = 0;
+    CHECK(cuPointerGetAttributes(3, several, into, p + 34 * MIB));
+    WANT(type, CU_MEMORYTYPE_DEVICE);
+    WANT(size, bytes);
+    TRUE(!host);
+}
+
+static void told(void)
+{
+    CUdeviceptr p;
+
+    managed();
+    CHECK(cuMemAlloc_v2(&p, 40 * MIB + 5));
+    is_told(p, 40 * MIB + 5);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    WANT(count(XM_SEGMENT_AWAY), 2);
+    is_told(p, 40 * MIB + 5);
+    wants(XM_HOLD_NONE);
+    WANT(count(XM_SEGMENT_HOST), 2);
+    is_told(p, 40 * MIB + 5);
+}
+
+/* What is free and what there is, and what cannot be had. */
+static void answers(void)
+{
+    CUdeviceptr p, base;
+    size_t size, free_bytes, total, before, pitch;
 
     managed();
     CHECK(cuMemGetInfo_v2(&before, &total));
     WANT(before, total);
     CHECK(cuMemAlloc_v2(&p, 40 * MIB + 5));
-    for (int round = 0; round < 2; round++) {
-        CHECK(cuMemGetAddressRange_v2(&base, &size, p + 33 * MIB));
-        WANT(base, p);
-        WANT(size, 40 * MIB + 5);
-        CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p + 1));
-        WANT(type, CU_MEMORYTYPE_DEVICE);
-        CHECK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, p));
-        WANT(ordinal, 0);
-        CHECK(cuPointerGetAttribute(&of, CU_POINTER_ATTRIBUTE_CONTEXT, p));
-        TRUE(of == ctx);
-        WANT(cuPointerGetAttribute(&host, CU_POINTER_ATTRIBUTE_HOST_POINTER, p), CUDA_ERROR_INVALID_VALUE);
-        type = 0;
-        CHECK(cuPointerGetAttributes(3, several, into, p + 34 * MIB));
-        WANT(type, CU_MEMORYTYPE_DEVICE);
-        WANT(size, 40 * MIB + 5);
-        WANT(cuIpcGetMemHandle(&ipc, p), CUDA_ERROR_NOT_SUPPORTED);
-        WANT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE);
-        CHECK(cuMemGetInfo_v2(&free_bytes, &total));
-        WANT(before - free_bytes, 42 * MIB);
-        if (round)
-            break;
-        wants(XM_HOLD_ALL); /* and the same of memory that is gone, then of memory in the host */
-        WANT(move(&seed, 1, true, false, false), 0);
-        WANT(count(XM_SEGMENT_AWAY), 2);
-        CHECK(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, p));
-        WANT(type, CU_MEMORYTYPE_DEVICE);
-        wants(XM_HOLD_NONE);
-        WANT(count(XM_SEGMENT_HOST), 2);
-    }
+    CHECK(cuMemGetInfo_v2(&free_bytes, &total));
+    WANT(before - free_bytes, 42 * MIB);
+    CHECK(cuDeviceTotalMem_v2(&size, 0));
+    WANT(size, total);
     WANT(cuMemFree_v2(p + 1), CUDA_ERROR_INVALID_VALUE);
     CHECK(cuMemFree_v2(p));
     WANT(cuMemFree_v2(p), CUDA_ERROR_INVALID_VALUE);
@@ -294,6 +307,55 @@ static void answers(void)
     CHECK(cuMemFree_v2(p));
     CHECK(cuMemGetInfo_v2(&free_bytes, &total));
     WANT(free_bytes, before);
+}
+
+/* Another process would keep what the address was mapped to. */
+static void shared(void)
+{
+    CUmemGenericAllocationHandle handle;
+    CUipcMemHandle ipc;
+    struct block b;
+    int fd;
+
+    managed();
+    b = make_block(2 * MIB);
+    WANT(cuIpcGetMemHandle(&ipc, b.at), CUDA_ERROR_NOT_SUPPORTED);
+    WANT(cuMemGetHandleForAddressRange(&fd, b.at, 2 * MIB, (CUmemRangeHandleType)1, 0), CUDA_ERROR_NOT_SUPPORTED);
+    WANT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)b.at), CUDA_ERROR_INVALID_VALUE);
+    check_block(&b);
+}
+
+/* What the program maps itself: counted as often as it is there, and of the device alone. */
+static void mapped(void)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE}};
+    CUmemAllocationProp host = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}};
+    CUmemGenericAllocationHandle h[4], of_host;
+    const uint64_t *pinned;
+    CUdeviceptr at;
+
+    managed();
+    pinned = &section()->client_memory.pinned;
+    CHECK(cuMemAddressReserve(&at, 8 * MIB, 0, 0, 0));
+    for (int i = 0; i < 4; i++) {
+        CHECK(cuMemCreate(&h[i], 2 * MIB, &prop, 0));
+        WANT(figure(pinned), (i + 1) * 2 * MIB);
+        CHECK(cuMemMap(at + (size_t)i * 2 * MIB, 2 * MIB, 0, h[i], 0));
+    }
+    TRUE(word(&section()->client_memory.flags) & XM_MEMORY_MAPPED);
+    for (int i = 0; i < 4; i++)
+        CHECK(cuMemRelease(h[i]));
+    WANT(figure(pinned), 8 * MIB); /* mapped still */
+    CHECK(cuMemUnmap(at, 4 * MIB));
+    WANT(figure(pinned), 4 * MIB);
+    CHECK(cuMemCreate(&of_host, 64 * MIB, &host, 0));
+    CHECK(cuMemMap(at, 2 * MIB, 0, of_host, 0));
+    WANT(figure(pinned), 4 * MIB);
+    CHECK(cuMemRelease(of_host));
+    CHECK(cuMemUnmap(at, 2 * MIB));
+    CHECK(cuMemUnmap(at + 4 * MIB, 4 * MIB));
+    WANT(figure(pinned), 0);
+    WANT(word(&section()->client_memory.flags) & XM_MEMORY_MAPPED, 0);
 }
 
 /* Random allocating, freeing, writing, checking, with kernels under way, and moves of what there is whenever it is stopped. */
@@ -538,11 +600,6 @@ static void bounded(void)
     WANT(free_bytes, 32 * MIB);
     CHECK(cuDeviceTotalMem_v2(&total, 0));
     WANT(total, 128 * MIB);
-    CHECK(cuMemCreate(&h, 2 * MIB, &prop, 0));
-    WANT(figure(&section()->client_memory.pinned), 2 * MIB);
-    prop.location = (CUmemLocation){.type = CU_MEM_LOCATION_TYPE_HOST_NUMA}; /* is no memory of the device */
-    CHECK(cuMemCreate(&h, 64 * MIB, &prop, 0));
-    WANT(figure(&section()->client_memory.pinned), 2 * MIB);
     raise_block(&b);
     CHECK(cuStreamSynchronize(stream));
     check_block(&a);
@@ -613,9 +670,7 @@ static void contexts(void)
     CUcontext other;
     CUdeviceptr p, q;
     size_t before, after, total;
-    CUarray array;
 
-    (void)array;
     managed();
     CHECK(cuMemGetInfo_v2(&before, &total));
     CHECK(cuCtxCreate_v2(&other, 0, 0));
@@ -737,13 +792,47 @@ static void plain(void)
     CHECK(cuMemFree_v2(p));
 }
 
+/* Prints what allocating and freeing costs, in us, with nothing on the device: for a
+ * device that is real, with and without XMSCHED_MEMORY=1. */
+static void speed(void)
+{
+    static const size_t sizes[] = {4096, 2 * MIB, 20 * MIB, 256 * MIB, 1024 * MIB};
+    enum { N = 16 };
+
+    begin();
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (int together = 0; together < 2; together++) { /* one after the other, or all before the first is freed */
+            CUdeviceptr p[N];
+            uint64_t making = 0, freeing = 0, from;
+            int n = together && sizes[k] > 256 * MIB ? 4 : N;
+
+            for (int i = 0; i < n; i++) {
+                from = now();
+                CHECK(cuMemAlloc_v2(&p[i], sizes[k]));
+                making += now() - from;
+                if (together)
+                    continue;
+                from = now();
+                CHECK(cuMemFree_v2(p[i]));
+                freeing += now() - from;
+            }
+            for (int i = 0; together && i < n; i++) {
+                from = now();
+                CHECK(cuMemFree_v2(p[i]));
+                freeing += now() - from;
+            }
+            printf("%8zu KiB %s: %8.1f us to allocate, %8.1f to free\n", sizes[k] >> 10, together ? "together " : "in turn  ",
+                   (double)making / n / 1e3, (double)freeing / n / 1e3);
+        }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"answers", answers}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
+    {"answers", answers}, {"told", told}, {"shared", shared}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"leaves", leaves},
-    {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain},
+    {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
