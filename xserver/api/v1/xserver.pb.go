@@ -1105,7 +1105,7 @@ type Device struct {
 	// who run together share the time alike. The newest last; fewer when it has been
 	// there for less.
 	Shares []uint32 `protobuf:"varint,40,rep,packed,name=shares,proto3" json:"shares,omitempty"`
-	// Commands that wait or run.
+	// Commands that wait or run, at most.
 	Outstanding uint64 `protobuf:"varint,41,opt,name=outstanding,proto3" json:"outstanding,omitempty"`
 	// Of all its processes together; absent where memory is not managed.
 	Memory        *Memory `protobuf:"bytes,30,opt,name=memory,proto3" json:"memory,omitempty"`

@@ -84,7 +84,7 @@ type TaskState struct {
 type DeviceShares struct {
 	Device      compute.Device
 	Permille    []uint32 // the newest last, at most shareSpan
-	Outstanding uint64   // commands
+	Outstanding uint64   // commands at most
 }
 
 // account sums up a task now.
@@ -103,9 +103,13 @@ func (p *Plane) account(id compute.TaskID, t *task) TaskState {
 	return s
 }
 
-// outstanding is how many commands wait or run in the queues that a seat has slots
-// of its own for.
+// outstanding is how many commands at most wait or run in the queues that a seat has
+// slots of its own for. Where completions are noted now and then alone, those of a
+// seat without work are not noted yet.
 func outstanding(st *seat) (n uint64) {
+	if st.ready == 0 {
+		return 0
+	}
 	for _, s := range st.sections {
 		eachSlot(s.process.Board, func(v board.SlotView) {
 			if v.Device == s.index {
