@@ -25,7 +25,7 @@ import (
 func onDevice(t *testing.T, test string) {
 	t.Helper()
 	t.Parallel()
-	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=60s")
 	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...), "XMSCHED_TEST_INNER="+test)
 	said, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "--- PASS: "+test) {

@@ -60,6 +60,8 @@ func (l memoryLines) Orders() (uint32, mover.Orders) {
 	return want, mover.Orders{
 		Managed: m.Flags&board.MemoryManaged != 0,
 		Drained: m.Flags&board.MemoryDrained != 0,
+		Prepare: m.Flags&board.MemoryPrepare != 0,
+		Gentle:  m.Flags&board.MemoryGentle != 0,
 		Target:  memory.Clamp(m.Target, memory.MaxBytes),
 		Host:    memory.Clamp(m.Host, memory.MaxBytes),
 	}

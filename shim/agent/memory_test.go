@@ -1,0 +1,237 @@
+package agent
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
+
+	"xmsched/hal/cuda"
+	"xmsched/hal/cuda/abi"
+	"xmsched/hal/kernels"
+	"xmsched/hal/sim/simtest"
+	"xmsched/memory"
+	"xmsched/nvx/mover"
+	"xmsched/preempt/board"
+)
+
+// underLibrary runs a test of this binary again, in a process with the preload
+// library on a simulated device.
+func underLibrary(t *testing.T, test string) {
+	t.Helper()
+	out := t.TempDir()
+	preload := filepath.Join(simtest.Root(t), "shim", "cuda", "preload")
+	for _, cmd := range []*exec.Cmd{
+		exec.Command("make", "-s", "-C", preload, "OUT="+out, "all"),
+		exec.Command("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-I"+preload, "-o", filepath.Join(out, "libxagent.so"), "testdata/host.c"),
+	} {
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%v: %v\n%s", cmd.Args, err, said)
+		}
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=60s")
+	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...),
+		"XMSCHED_TEST_INNER="+out, "XMSCHED_LIB="+out, "XMSCHED_MEMORY=1", "LD_PRELOAD="+filepath.Join(out, "libxmsched.so"))
+	said, err := cmd.CombinedOutput()
+	if err != nil || !strings.Contains(string(said), "--- PASS: "+test) {
+		t.Fatalf("%s: %v\n%s", test, err, said)
+	}
+}
+
+// governed is a process with the preload library, whose daemon and agent is the
+// test.
+type governed struct {
+	t      *testing.T
+	driver *cuda.Driver
+	board  *board.Board
+	device board.Device
+	table  lentTable
+	want   uint32 // of memory
+	wish   uint32
+	ctx    context.Context
+	parts  sync.WaitGroup
+}
+
+func (g *governed) must(err error) {
+	g.t.Helper()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+}
+
+func govern(t *testing.T) *governed {
+	out := os.Getenv("XMSCHED_TEST_INNER")
+	if out == "" {
+		t.Skip("runs as a process of its own, started by another test")
+	}
+	runtime.LockOSThread()
+	g := &governed{t: t}
+	var err error
+	g.driver, err = cuda.Open()
+	g.must(err)
+	g.must(g.driver.Init())
+	host := g.host(out)
+	g.board, err = board.Create(1, 1)
+	g.must(err)
+	g.device = g.board.Device(0)
+	bell, err := unix.Eventfd(0, unix.EFD_CLOEXEC|unix.EFD_NONBLOCK)
+	g.must(err)
+	fd, err := unix.FcntlInt(g.board.File().Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	g.must(err)
+	if r, _, _ := purego.SyscallN(at(host+8), uintptr(fd), uintptr(bell)); r != 0 {
+		t.Fatalf("attach: %d", int32(r))
+	}
+	g.table = lentTable(at(host + 48))
+	ctx, cancel := context.WithCancel(context.Background())
+	g.ctx = ctx
+	t.Cleanup(func() { cancel(); g.parts.Wait() })
+	g.every(50*time.Millisecond, g.board.BeatDaemon)
+	g.order(memory.GiB)
+	g.device.Publish(0, board.Grant{Open: true, Level: 3})
+	return g
+}
+
+// host waits for what the library lends.
+func (g *governed) host(out string) uintptr {
+	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+		lib, err := purego.Dlopen(filepath.Join(out, "libxagent.so"), purego.RTLD_NOW)
+		g.must(err)
+		ask, err := purego.Dlsym(lib, "test_host")
+		g.must(err)
+		if host, _, _ := purego.SyscallN(ask); host != 0 {
+			return host
+		}
+	}
+	g.t.Fatal("the library starts no agent")
+	return 0
+}
+
+func (g *governed) every(pause time.Duration, f func()) {
+	g.parts.Go(func() {
+		for g.ctx.Err() == nil {
+			f()
+			time.Sleep(pause)
+		}
+	})
+}
+
+// order gives the process a target.
+func (g *governed) order(target memory.Bytes) {
+	g.want = g.device.SetMemory(g.want, board.Memory{Flags: board.MemoryManaged, Target: uint64(target)})
+	g.device.WakeMemory()
+}
+
+// hold suspends or resumes the process, and waits until it is done.
+func (g *governed) hold(h board.Hold) {
+	g.wish = g.device.Ask(g.wish, board.Wish{Hold: h})
+	g.device.WakeWish()
+	for began := time.Now(); ; time.Sleep(100 * time.Microsecond) {
+		v := g.board.HoldView(0)
+		if v.Did == g.wish && v.Held == h {
+			return
+		}
+		if v.Did == g.wish || time.Since(began) > 10*time.Second {
+			g.t.Errorf("hold %s: %+v", h, v)
+			return
+		}
+	}
+}
+
+func (g *governed) serve() *mover.Engine {
+	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }})
+	served := make(chan struct{})
+	g.parts.Go(func() { defer close(served); e.Serve(g.ctx, 0, memoryLines{g.board, g.device, 0, -1}) })
+	g.parts.Go(func() { <-served; e.Close() })
+	return e
+}
+
+func TestCase23MovesUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerMovesUnderTheLibrary") }
+
+// TestInnerMovesUnderTheLibrary has a program count in memory of which a part is
+// on the device at any time, while it is suspended and resumed at random, in the
+// midst of kernels, and its target changes. Every word must have been counted as often
+// as every other.
+func TestInnerMovesUnderTheLibrary(t *testing.T) {
+	g := govern(t)
+	device, err := g.driver.Device(0)
+	g.must(err)
+	own, err := g.driver.PrimaryContext(device)
+	g.must(err)
+	g.must(own.SetCurrent())
+	module, err := g.driver.LoadModule(kernels.PTX())
+	g.must(err)
+	count, err := module.Function("xm_increment")
+	g.must(err)
+	const bytes, blocks = 48 * memory.MiB, 4
+	var data [blocks]abi.DevicePtr
+	var args [blocks]*cuda.LaunchArgs
+	for i := range data {
+		data[i], err = g.driver.MemAlloc(uint64(bytes))
+		g.must(err)
+		g.must(g.driver.MemsetD32(data[i], 7, uint64(bytes/4)))
+		args[i], err = cuda.NewLaunchArgs(data[i], uint32(bytes/4))
+		g.must(err)
+	}
+	g.must(own.Synchronize()) // a memset is not waited for
+	if v := g.board.MemoryView(0); !v.State.Movable() || v.Allocated < uint64(blocks*bytes) {
+		t.Fatalf("memory is not managed: %+v", v)
+	}
+	g.serve()
+
+	var done atomic.Bool
+	var holds int
+	g.parts.Go(func() {
+		random := rand.New(rand.NewPCG(1, 2))
+		for !done.Load() && g.ctx.Err() == nil {
+			g.order(memory.Bytes(random.IntN(7)) * 40 * memory.MiB)
+			g.hold(board.HoldAll)
+			holds++
+			time.Sleep(time.Duration(random.IntN(60)) * time.Millisecond)
+			g.hold(board.HoldNone)
+			time.Sleep(time.Duration(random.IntN(20)) * time.Millisecond)
+		}
+	})
+	stream, err := g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING))
+	g.must(err)
+	passes := 0
+	for began := time.Now(); time.Since(began) < 3*time.Second; passes++ {
+		for i := range args {
+			g.must(g.driver.Launch(count, [3]uint32{64, 1, 1}, [3]uint32{128, 1, 1}, 0, stream, args[i]))
+		}
+		g.must(stream.Synchronize())
+	}
+	host := make([]byte, bytes)
+	for i := range data {
+		g.must(g.driver.MemcpyDtoH(host, data[i]))
+		from, last := 0, binary.LittleEndian.Uint32(host)
+		for k := 0; k <= len(host); k += 4 {
+			if k < len(host) && binary.LittleEndian.Uint32(host[k:]) == last {
+				continue
+			}
+			if last != uint32(7+passes) {
+				t.Errorf("block %d, %#x to %#x: %d after %d passes from 7", i, from, k, last, passes)
+			}
+			if k < len(host) {
+				from, last = k, binary.LittleEndian.Uint32(host[k:])
+			}
+		}
+	}
+	done.Store(true)
+	v := g.board.MemoryView(0)
+	t.Logf("%d passes, %d holds, %+v", passes, holds, v)
+	if v.In < uint64(64*memory.MiB) || v.Out < uint64(64*memory.MiB) {
+		t.Errorf("hardly anything moved: %+v", v)
+	}
+}
