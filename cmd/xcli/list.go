@@ -24,6 +24,7 @@ type row struct {
 	Device    string   `json:"device,omitempty"` // UUID
 	Model     string   `json:"model,omitempty"`
 	Priority  int      `json:"priority"`
+	NoExecute bool     `json:"no_execute,omitempty"` // it is not to run, whatever its priority
 	QuantumUS float64  `json:"quantum_us,omitempty"`
 	IdleUS    float64  `json:"idle_after_us,omitempty"`
 	Level     uint32   `json:"level,omitempty"` // in force; 0: on no device yet
@@ -125,10 +126,17 @@ func table(rows []row) *cli.Table {
 			t.Row("-", r.PID, r.Name, "-", "-", "-", "-", cli.Cell{Text: r.State, Style: cli.Yellow}, "-", "-", "-", r.Why)
 			continue
 		}
-		t.Row(r.Task, r.PID, r.Name, short(r.Device), r.Priority, r.level(), dash(r.Mode),
+		t.Row(r.Task, r.PID, r.Name, short(r.Device), r.priority(), r.level(), dash(r.Mode),
 			cli.Cell{Text: r.State, Style: stateStyle[r.State]}, r.Waiting, r.Launches, fmt.Sprintf("%.1fs", r.RunTimeMS/1e3), r.Why)
 	}
 	return t
+}
+
+func (r row) priority() string {
+	if r.NoExecute {
+		return "off"
+	}
+	return strconv.Itoa(r.Priority)
 }
 
 // level is the one in force, or what is asked for while there is no device.
@@ -166,6 +174,7 @@ func scheduled(tasks []*xserverv1.Task) []row {
 		for _, p := range t.Processes {
 			r := row{
 				Task: t.Id, PID: int(p.Pid), Name: t.Name, UID: t.Uid, Priority: int(t.GetHints().GetPriority()),
+				NoExecute: t.GetHints().GetNoExecute(),
 				QuantumUS: us(t.GetHints().GetQuantumNs()), IdleUS: us(t.GetHints().GetIdleAfterNs()),
 				Asked: p.GetSettings().GetLevel(), Threshold: p.GetSettings().GetThreshold(), Batch: p.GetSettings().GetBatch(),
 				Uncovered: p.Uncovered, Why: processWhy(p), State: "idle",

@@ -50,6 +50,26 @@ func TestListAsTable(t *testing.T) {
 	}
 }
 
+// TestTaskThatIsNotToRun: who looks why nothing of it runs sees that it is off.
+func TestTaskThatIsNotToRun(t *testing.T) {
+	rows := scheduled([]*xserverv1.Task{{
+		Id: 4, Name: "off", Hints: &xserverv1.Hints{NoExecute: true}, Processes: []*xserverv1.Process{{Pid: 400}},
+	}})
+	var text, lines bytes.Buffer
+	if err := (&options{}).print(&text, rows); err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Fields(strings.Split(text.String(), "\n")[1])[4]; got != "off" {
+		t.Errorf("its priority is listed as %q", got)
+	}
+	if err := (&options{json: true}).print(&lines, rows); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(lines.String(), `"no_execute":true`) {
+		t.Errorf("as JSON: %s", lines.String())
+	}
+}
+
 func TestListAsJSON(t *testing.T) {
 	var out bytes.Buffer
 	if err := (&options{json: true}).print(&out, scheduled(sampleTasks())); err != nil {
