@@ -422,11 +422,13 @@ func TestFromEnvironment(t *testing.T) {
 	t.Setenv("XMSCHED_THRESHOLD", "32")
 	t.Setenv("XMSCHED_GANG", "ranks")
 	t.Setenv("XMSCHED_LAXITY", "20ms:1:9")
+	t.Setenv("XMSCHED_MEMORY", "1")
+	t.Setenv("XMSCHED_MEMORY_LIMIT", "17179869184")
 	c, err := FromEnvironment()
-	want := client.Registration{Name: "train", Threshold: 32, Hints: compute.Hints{
+	want := client.Registration{Name: "train", Threshold: 32, MemoryLimit: 16 << 30, Hints: compute.Hints{
 		Priority: -7, Gang: "ranks", Laxity: compute.Laxity{After: 20 * time.Millisecond, Low: 1, High: 9},
 	}}
-	if err != nil || c.Dir != "/tmp/somewhere" || c.Registration != want {
+	if err != nil || c.Dir != "/tmp/somewhere" || c.Registration != want || !c.MovesMemory {
 		t.Errorf("%+v, %v", c, err)
 	}
 	t.Setenv("XMSCHED_WARNED", "1")

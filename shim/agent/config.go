@@ -31,7 +31,7 @@ func FromEnvironment() (Config, error) {
 	c := Config{
 		Dir:         dir,
 		Warned:      os.Getenv("XMSCHED_WARNED") == "1",
-		MovesMemory: os.Getenv("XMSCHED_MEMORY") == "1",
+		MovesMemory: os.Getenv(client.MemoryVariable) == "1",
 		Registration: client.Registration{
 			Name:      os.Getenv("XMSCHED_NAME"),
 			TaskToken: os.Getenv("XMSCHED_TASK"),
@@ -51,6 +51,11 @@ func FromEnvironment() (Config, error) {
 	} {
 		if err := number(name, into); err != nil {
 			return Config{}, err
+		}
+	}
+	if text := os.Getenv(client.MemoryLimitVariable); text != "" {
+		if c.Registration.MemoryLimit, err = strconv.ParseUint(text, 10, 64); err != nil {
+			return Config{}, fmt.Errorf("%s=%q is not a number of bytes", client.MemoryLimitVariable, text)
 		}
 	}
 	return c, nil
