@@ -56,6 +56,7 @@ type deviceMemory struct {
 
 	touched  bool
 	next     time.Duration // when to decide again without news; 0: never
+	stops    time.Duration // when to look whether those who are to be Stopped are; 0: never
 	short    bool          // they want more than there is
 	near     bool          // they have most of it
 	decided  memory.Decision
@@ -73,6 +74,7 @@ type sectionMemory struct {
 	number uint32       // the planner's of the target
 	exact  bool         // the aim is what the planner said
 	frozen bool         // the aim is what it had when nothing was known of others
+	stop   stopping
 
 	word     uint32 // of the last answer; 0: none
 	stored   board.Memory
@@ -246,6 +248,9 @@ func (p *Plane) lookAtMemory(s *section) {
 		return
 	}
 	m.books.take(m.view, v, p.now, s.seat.open && s.seat.ready > 0)
+	if v.In != m.view.In || v.Out != m.view.Out {
+		m.stop.progress(p.now)
+	}
 	m.view = v
 	p.mem.stirred = p.now
 	if m.clearing && v.State&board.MemoryGone == 0 {
@@ -293,5 +298,6 @@ func (p *Plane) nextMemory(sooner func(time.Duration)) {
 	sooner(p.mem.look)
 	for _, d := range p.devices {
 		sooner(d.mem.next)
+		sooner(d.mem.stops)
 	}
 }

@@ -82,6 +82,13 @@ func (s *section) drains() bool {
 	return s.seat.memoryKeeps() && s.level() < 3 && s.gate != 0 && !s.grant.Open
 }
 
+// mustDrain says whether a section's queues are to be short, so that they are empty
+// soon after its gate is closed: what waits behind a gate has not ended, and nothing of
+// its memory can be moved that it may touch.
+func (s *section) mustDrain(level uint32) bool {
+	return s.mem != nil && level < 3 && s.seat.device.mem.short && len(s.seat.device.seats) > 1
+}
+
 // mayOpen says whether a section's memory is no reason to keep its gate closed.
 func (s *section) mayOpen() bool {
 	return s.mem == nil || !s.mem.clearing && s.mem.stored.Flags&board.MemoryDrained == 0
@@ -99,11 +106,18 @@ func (s *section) holdsAll() bool {
 
 // memoryStopped says whether a section's memory may be moved now.
 func (s *section) memoryStopped() bool {
-	v := &s.mem.view
 	if s.asked.Hold == board.HoldAll {
 		return s.did.Held == board.HoldAll && s.did.Did == s.want
 	}
-	return s.mem.stored.Flags&board.MemoryDrained != 0 && (!s.counted || v.State&board.MemoryGone != 0)
+	if s.mem.stored.Flags&board.MemoryDrained == 0 {
+		return false
+	}
+	if !s.counted || s.mem.view.State&board.MemoryGone != 0 {
+		return true
+	}
+	var sc scan
+	sc.take(s.process.Board, 0)
+	return !sc.shared && !sc.sections[s.index].outstanding
 }
 
 // wakeMemory wakes those who sleep on answers.

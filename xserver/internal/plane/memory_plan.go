@@ -19,7 +19,7 @@ func (p *Plane) planMemory(answered bool) {
 		if m.planner == nil {
 			continue
 		}
-		due := m.touched || m.next != 0 && m.next <= p.now || answered && m.short
+		due := m.touched || m.next != 0 && m.next <= p.now || m.stops != 0 && m.stops <= p.now || answered && m.short
 		if !due {
 			continue
 		}
@@ -53,6 +53,9 @@ func (p *Plane) claims(d *device) {
 			rank = st.task.hints.Priority
 		}
 		for _, s := range st.sections {
+			if s.mem.unheard() {
+				s.mem.key, s.mem.number = p.mem.newKey(), 0
+			}
 			m.claims = append(m.claims, s.claim(m.own, rank))
 			m.of = append(m.of, s)
 		}
@@ -65,6 +68,13 @@ func (p *Plane) claims(d *device) {
 			}
 		}
 	}
+}
+
+// unheard says whether a client has more than it was given as it has not taken note of
+// its first answer yet, before which nothing bounds it. The planner is to believe it, as
+// it does one that it sees for the first time.
+func (m *sectionMemory) unheard() bool {
+	return m.word != 0 && m.view.Did == 0 && memory.Bytes(m.view.Resident+m.view.Pinned) > m.target.Bytes
 }
 
 // claim is what a section's client claims, in the planner's words.
@@ -208,12 +218,17 @@ func (p *Plane) assign(d *device) {
 		}
 		room -= out
 	}
+	m.stops = 0
 	for _, st := range d.seats {
-		held := false
+		held, able := false, true
 		for _, s := range st.sections {
+			if at := s.mem.stop.judge(st.memoryKeeps(), s.memoryStopped(), st.mayGo(), p.now); at != 0 && (m.stops == 0 || at < m.stops) {
+				m.stops = at
+			}
 			held = held || s.movesMemory()
+			able = able && s.mem.stop.until <= p.now
 		}
-		p.holdMemory(st, held)
+		p.holdMemory(st, held && able)
 		p.mem.changed = append(p.mem.changed, st)
 	}
 }

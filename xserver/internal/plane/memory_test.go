@@ -36,6 +36,7 @@ type tenant struct {
 	asked                       memory.Bytes
 	dead                        bool
 	lazy                        bool // moves nothing
+	deaf                        bool // and suspends nothing
 	holds                       bool // it can do Level 3
 
 	onTurn time.Duration // could run so far
@@ -116,7 +117,9 @@ func (c *tenant) act(step time.Duration) {
 			c.away = 0
 			c.tell()
 		}
-		c.obey()
+		if !c.deaf {
+			c.obey()
+		}
 	}
 	_, m := c.device.Memory()
 	if !c.holds && m.Flags&board.MemoryDrained == 0 {
@@ -124,7 +127,7 @@ func (c *tenant) act(step time.Duration) {
 	}
 	moved := false
 	batch := memory.LinkRate.Over(step).Down()
-	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy {
+	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy && !c.deaf {
 		switch {
 		case c.resident > target:
 			n := min(batch, c.resident-target)
@@ -458,6 +461,31 @@ func TestReleaseLeavesWhatIsAwayClosed(t *testing.T) {
 		}
 		if c.device.Gate().Open() != (c.away == 0) {
 			t.Errorf("gate %v with %v away", c.device.Gate(), c.away)
+		}
+	}
+}
+
+// TestOneThatCannotBeStoppedRuns has a client that never is, or moves nothing: it is let
+// go soon, and the other gets on as well.
+func TestOneThatCannotBeStoppedRuns(t *testing.T) {
+	for _, level := range []uint32{2, 3} {
+		for name, spoil := range map[string]func(*tenant){
+			"moves nothing":      func(c *tenant) { c.lazy = true },
+			"is never suspended": func(c *tenant) { c.deaf = true },
+		} {
+			r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+			a, b := r.tenant(1, 0, level), r.tenant(2, 0, level)
+			for _, c := range []*tenant{a, b} {
+				c.ready(true)
+				for range 10 {
+					c.allocate(gib)
+				}
+			}
+			spoil(a)
+			r.live(5 * time.Second)
+			if a.onTurn < time.Second || b.onTurn < time.Second {
+				t.Errorf("level %d, one that %s: it ran %v, the other %v of 5 s", level, name, a.onTurn, b.onTurn)
+			}
 		}
 	}
 }
