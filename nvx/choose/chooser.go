@@ -130,18 +130,23 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 // Ran tells of one run of a task: from its first command to the end of the
 // synchronisation that it waited in, and how much of that it spent before it
 // waited. Unlike what lies between Ready and Idle, a run ends however soon the next
-// begins.
-func (c *Chooser) Ran(t *Task, run, launching time.Duration) {
+// begins. It ended at that time. Ran says whether Decide is to be asked about it.
+func (c *Chooser) Ran(t *Task, at, run, launching time.Duration) bool {
+	before := t.bound.cpu
 	if t.leads {
-		t.bound.ran(c.now, run, launching)
+		t.bound.ran(max(at, c.now), run, launching)
 	}
+	return t.bound.cpu != before
 }
 
-// Launched tells how many commands a task has launched in all, until then.
-func (c *Chooser) Launched(t *Task, at time.Duration, total uint64) {
+// Launched tells how many commands a task has launched in all, until then. It says
+// whether Decide is to be asked about it.
+func (c *Chooser) Launched(t *Task, at time.Duration, total uint64) bool {
+	before := t.bound.cpu
 	if t.leads {
 		t.bound.launched(max(at, c.now), t.workedUntil(at), total)
 	}
+	return t.bound.cpu != before
 }
 
 // Did tells what was acknowledged of a task's present order.

@@ -138,7 +138,7 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		if err != nil {
 			return err
 		}
-		g.chooser.Ran(t, run, launching)
+		g.chooser.Ran(t, at, run, launching)
 	default:
 		return fmt.Errorf("nothing like that happens")
 	}

@@ -247,7 +247,7 @@ func TestHistories(t *testing.T) {
 			case 6:
 				o.obey(c)
 			case 7:
-				o.chooser.Ran(c.task, time.Duration(some.Draw(t, "run"))*time.Microsecond, time.Duration(some.Draw(t, "launching"))*time.Microsecond)
+				o.chooser.Ran(c.task, o.now, time.Duration(some.Draw(t, "run"))*time.Microsecond, time.Duration(some.Draw(t, "launching"))*time.Microsecond)
 				o.chooser.Launched(c.task, o.now, uint64(some.Draw(t, "launches")))
 			default:
 				d := time.Duration(rapid.Uint32Range(1, 40_000).Draw(t, "pass")) * time.Microsecond

@@ -96,7 +96,7 @@ func (r *replay) play(list []told, slower float64) {
 		offset += run - q.run
 		r.until(start + run)
 		r.launches += q.launching.Seconds() * perSecond
-		r.chooser.Ran(r.fore, run, launching)
+		r.chooser.Ran(r.fore, r.now, run, launching)
 		r.chooser.Launched(r.fore, r.now, uint64(r.launches))
 		if i+1 == len(list) || list[i+1].start-q.start-q.run > idleAfter {
 			r.chooser.Idle(r.fore, r.now)

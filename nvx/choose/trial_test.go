@@ -370,7 +370,7 @@ func (r *rule) foreground(now time.Duration, busy bool) {
 }
 
 func (r *rule) ran(now, run, launching time.Duration, launches uint64) {
-	r.chooser.Ran(r.fore, run, launching)
+	r.chooser.Ran(r.fore, now, run, launching)
 	r.chooser.Launched(r.fore, now, launches)
 }
 

@@ -342,6 +342,52 @@ func TestGarbageAnswers(t *testing.T) {
 	}
 }
 
+// TestForegroundBoundByTheCPU has one that launches all the time, so that the
+// background runs beside it, and then one that launches half as fast meanwhile: the
+// background is taken back within half a second, and for long.
+func TestForegroundBoundByTheCPU(t *testing.T) {
+	r, low, high := pair3(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low.ready(true)
+	token := func(length time.Duration) {
+		begin := r.plane.clock(r.now)
+		high.device.SetTimes(begin, begin)
+		high.ready(true)
+		for range 4 {
+			r.pass(length / 4)
+			low.obey()
+		}
+		high.device.AddLaunches(1000)
+		high.device.SetTimes(begin, begin+uint64(length)-1000)
+		high.ready(false)
+		r.pass(50 * time.Microsecond)
+	}
+	regime := func() choose.Regime { return r.plane.Describe().Seats[0].Regime }
+	begin := r.now
+	for regime() != choose.Beside {
+		if token(27 * time.Millisecond); r.now-begin > 300*time.Millisecond {
+			t.Fatalf("the regime is %v after %v", regime(), r.now-begin)
+		}
+	}
+	for range 100 {
+		token(30 * time.Millisecond)
+		low.want("beside one that is bound by the CPU", true, board.Bounded)
+	}
+	begin = r.now
+	for regime() == choose.Beside {
+		// What is looked at reaches a second back.
+		if token(54 * time.Millisecond); r.now-begin > time.Second {
+			t.Fatalf("it launches half as fast, and after %v it is still %v", r.now-begin, regime())
+		}
+	}
+	for range 100 {
+		token(27 * time.Millisecond)
+	}
+	if regime() == choose.Beside {
+		t.Error("it was tried again after 3 s")
+	}
+}
+
 // TestLevel3EdgesAllocateNothing guards the hot path with everything in use.
 func TestLevel3EdgesAllocateNothing(t *testing.T) {
 	r, low, high := pair3(t)

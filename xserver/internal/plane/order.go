@@ -212,13 +212,18 @@ func (p *Plane) ran(s *section) {
 		return
 	}
 	waited := min(max(s.view.WaitedFrom, ready), now)
-	s.seat.device.chooser.Ran(s.seat.choice, time.Duration(now-ready), time.Duration(waited-ready))
+	d := s.seat.device
+	if d.chooser.Ran(s.seat.choice, p.now, time.Duration(now-ready), time.Duration(waited-ready)) {
+		p.touch(d)
+	}
 }
 
 // launched tells the chooser how much a foreground has launched, which its client
 // says at edges.
 func (p *Plane) launched(st *seat) {
-	st.device.chooser.Launched(st.choice, p.now, st.launches())
+	if st.device.chooser.Launched(st.choice, p.now, st.launches()) {
+		p.touch(st.device)
+	}
 }
 
 // launches is how many commands a seat's clients have launched in all.
