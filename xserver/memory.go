@@ -65,7 +65,7 @@ func recalled(e journal.Entry) (memory, bool) {
 	}
 	if e.Settings != nil {
 		c, ok := changeOf(*e.Settings)
-		if !ok || c.level == nil || c.threshold == nil || c.batch == nil {
+		if !ok || c.level == nil {
 			return memory{}, false
 		}
 		s := c.apply(plane.Settings{})

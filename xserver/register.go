@@ -79,7 +79,7 @@ func apply(who peer.Peer, req *xserverv1.RegisterRequest) (application, error) {
 	return a, nil
 }
 
-// settingsOf fills in and checks what a process wants to be governed by.
+// settingsOf reads and checks what a process wants to be governed by.
 func settingsOf(req *xserverv1.RegisterRequest) (plane.Settings, error) {
 	text := req.Level
 	if text == "" {
@@ -89,14 +89,15 @@ func settingsOf(req *xserverv1.RegisterRequest) (plane.Settings, error) {
 	if err != nil {
 		return plane.Settings{}, err
 	}
-	s := plane.Settings{Level: level, Threshold: req.Threshold, Batch: req.Batch}
-	if s.Threshold == 0 {
-		s.Threshold = defaultThreshold
+	var c change
+	if req.Threshold != 0 {
+		c.threshold = &req.Threshold
 	}
-	if s.Batch == 0 {
-		s.Batch = min(defaultBatch, s.Threshold)
+	if req.Batch != 0 {
+		c.batch = &req.Batch
 	}
-	return s, change{threshold: &s.Threshold, batch: &s.Batch}.check(s)
+	s := c.apply(plane.Settings{Level: level})
+	return s, c.check(s)
 }
 
 // duration is one of the wire, too long ones as the longest.

@@ -314,10 +314,10 @@ func TestCase34BadRequests(t *testing.T) {
 			return err
 		}, "threshold", []string{"1 to 256"}},
 		"config batch": {func() error {
-			batch := uint32(17)
+			batch := uint32(257)
 			_, _, err := c.SetConfig(t.Context(), client.Target{PID: os.Getpid()}, client.Settings{Level: "1", Batch: &batch})
 			return err
-		}, "batch", []string{"1 to 16"}},
+		}, "batch", []string{"1 to 256"}},
 		"start priority": {func() error { _, err := c.Attach(t.Context(), client.Registration{Priority: -257}); return err },
 			"priority", []string{"-255 to 255"}},
 	} {

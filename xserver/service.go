@@ -159,7 +159,7 @@ func wireProcess(reg *process, p plane.ProcessState) *xserverv1.Process {
 		Pid: int32(reg.peer.PID), Name: reg.name, StartTime: reg.peer.StartTime, Stopped: p.Stopped,
 		Uncovered: slices.Clone(reg.uncovered), UncoveredCount: max(p.Uncovered, uint32(len(reg.uncovered))),
 		QueuesOver: p.QueuesOver, OpenedByLease: p.OpenedByLease, Throttled: p.Throttled,
-		Settings: wireSettings(reg.settings),
+		Settings: settingsInForce(reg.settings, p.Levels),
 	}
 	for _, l := range p.Levels {
 		w.Devices = append(w.Devices, wireLevel(l))

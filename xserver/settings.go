@@ -14,12 +14,8 @@ import (
 	"xmsched/xserver/internal/plane"
 )
 
-// What a process gets that asks for nothing, and how far it may go.
-const (
-	defaultThreshold = 16
-	defaultBatch     = 8
-	maxThreshold     = client.MaxThreshold
-)
+// maxThreshold is how far a process may go, with its batch as well.
+const maxThreshold = client.MaxThreshold
 
 // change is a change of settings; what is nil stays as it is.
 type change struct{ level, threshold, batch *uint32 }
@@ -59,8 +55,12 @@ func (c change) check(before plane.Settings) error {
 	if c.threshold != nil && (after.Threshold < 1 || after.Threshold > maxThreshold) {
 		return outOfRange("threshold", after.Threshold, maxThreshold, "")
 	}
-	if c.batch != nil && (after.Batch < 1 || after.Batch > after.Threshold) {
-		return outOfRange("batch", after.Batch, after.Threshold, ", the threshold")
+	most, meaning := after.Threshold, ", the threshold"
+	if most == 0 { // it follows the level, and so does what the batch counts as
+		most, meaning = maxThreshold, ""
+	}
+	if c.batch != nil && (after.Batch < 1 || after.Batch > most) {
+		return outOfRange("batch", after.Batch, most, meaning)
 	}
 	return nil
 }
@@ -120,21 +120,36 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 	id := t.id
 	changed := s.registry.configure(t, p, c)
 	reply := &xserverv1.SetConfigResponse{Task: uint64(id)}
+	var ids []plane.ProcessID
 	of := map[plane.ProcessID]plane.Settings{}
 	notes := map[journal.Key]memory{}
 	for _, p := range changed {
 		of[p.id] = p.settings
 		notes[p.key()] = p.memory()
-		reply.Processes = append(reply.Processes, &xserverv1.ProcessSettings{Pid: int32(p.peer.PID), Settings: wireSettings(p.settings)})
+		ids = append(ids, p.id)
+		reply.Processes = append(reply.Processes, &xserverv1.ProcessSettings{Pid: int32(p.peer.PID)})
 	}
 	s.registry.mu.Unlock()
+	if !c.empty() {
+		if err := s.loop.Configure(of); err != nil {
+			return nil, status.Error(codes.Unavailable, err.Error())
+		}
+		s.note(notes)
+	}
+	state, _, err := s.loop.Describe()
+	if err != nil {
+		return nil, status.Error(codes.Unavailable, err.Error())
+	}
+	levels := map[plane.ProcessID][]plane.LevelState{}
+	for _, p := range state.Processes {
+		levels[p.ID] = p.Levels
+	}
+	for i, id := range ids {
+		reply.Processes[i].Settings = settingsInForce(of[id], levels[id])
+	}
 	if c.empty() {
 		return reply, nil
 	}
-	if err := s.loop.Configure(of); err != nil {
-		return nil, status.Error(codes.Unavailable, err.Error())
-	}
-	s.note(notes)
 	s.log.Info("settings changed", "task", id, "processes", len(of), "by", who.String())
 	return reply, nil
 }
@@ -169,6 +184,20 @@ func (r *registry) configure(t *task, p *process, c change) []*process {
 	return changed
 }
 
+// settingsInForce are settings with the numbers that they come to at the level that
+// is in force; where devices differ, at the lowest.
+func settingsInForce(s plane.Settings, levels []plane.LevelState) *xserverv1.Settings {
+	lowest := uint32(0)
+	for _, l := range levels {
+		if lowest == 0 || l.Level < lowest {
+			lowest = l.Level
+		}
+	}
+	s.Threshold, s.Batch = s.Bounds(lowest)
+	return wireSettings(s)
+}
+
+// wireSettings are settings as they were asked for.
 func wireSettings(s plane.Settings) *xserverv1.Settings {
 	return &xserverv1.Settings{Level: levelText(s.Level), Threshold: s.Threshold, Batch: s.Batch}
 }

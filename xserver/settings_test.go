@@ -69,6 +69,33 @@ func TestCase08LevelsAreNegotiated(t *testing.T) {
 	}
 }
 
+// TestDefaultNumbersAreListedAsInForce has a process that asks for no numbers.
+func TestDefaultNumbersAreListedAsInForce(t *testing.T) {
+	c := dial(t, serve(t, rundir(t)).dir)
+	p := join(t, c, client.Registration{TaskToken: "p"})
+	p.awaitLevel(1)
+	p.canDo(2, board.NothingInTheWay)
+	p.awaitLevel(2)
+	if s := settingsOf(t, c, p.Task).Settings; s.Threshold != 256 || s.Batch != 64 {
+		t.Errorf("at level 2: %v", s)
+	}
+	for _, k := range []struct {
+		change           client.Settings
+		threshold, batch uint32
+	}{
+		{client.Settings{Level: "1"}, 16, 8},
+		{client.Settings{Level: "auto"}, 256, 64},
+		{client.Settings{}, 256, 64},
+		{client.Settings{Batch: number(100)}, 256, 100},
+		{client.Settings{Threshold: number(16)}, 16, 100},
+	} {
+		_, now, err := c.SetConfig(t.Context(), client.Target{Task: p.Task}, k.change)
+		if err != nil || len(now) != 1 || now[0].Settings.Threshold != k.threshold || now[0].Settings.Batch != k.batch {
+			t.Errorf("after %+v: %v, %v", k.change, now, err)
+		}
+	}
+}
+
 // TestCase35PartialConfiguration changes one number after the other of a task that
 // is suspended: each change is taken, touches nothing else, and the gate stays
 // closed until its time has come.

@@ -30,8 +30,8 @@ type settings struct {
 	hints         compute.Hints
 	name          string
 	level         string // one of client.Levels
-	threshold     int    // commands outstanding a queue while bounded
-	batch         int    // commands between two completion marks
+	threshold     int    // commands outstanding a queue while bounded; 0: as suits the level
+	batch         int    // commands between two completion marks; 0: as suits the level
 	sim           bool
 	requireDaemon bool
 	perProcess    bool     // each process is a task by itself
@@ -64,8 +64,8 @@ func (f *flags) register(c *cobra.Command) {
 		fs.StringVar(&f.hints[i], hint.Name, "", fmt.Sprintf("%s ($%s)", usage, client.HintVariable(hint)))
 	}
 	fs.StringVar(&f.level, "level", "auto", "preemption level `L`: auto, 1, 2 or 3 ($XMSCHED_LEVEL)")
-	fs.StringVar(&f.threshold, "threshold", "16", "let at most `N` commands wait in a queue while others compete ($XMSCHED_THRESHOLD)")
-	fs.StringVar(&f.batch, "batch", "8", "note completion every `N` commands, at most the threshold ($XMSCHED_BATCH)")
+	fs.StringVar(&f.threshold, "threshold", "", "let at most `N` commands wait in a queue while others compete; without it 256 at levels 2 and 3, and 16 at level 1 ($XMSCHED_THRESHOLD)")
+	fs.StringVar(&f.batch, "batch", "", "note completion every `N` commands, at most the threshold; without it 8, or 64 at levels 2 and 3 without --threshold ($XMSCHED_BATCH)")
 	fs.StringVar(&f.memoryLimit, "memory-limit", "", "each process may allocate at most `SIZE` on a device, such as 16GiB, and is told that the device has no more; where the daemon manages memory ($XMSCHED_MEMORY_LIMIT)")
 	fs.StringVar(&f.slice, "slice", "", "length `D` of a turn, also where turns would be made longer to hide the moving of memory; the same as --quantum")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
@@ -118,17 +118,14 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		}
 	}
 	text, from := src.text("threshold", "XMSCHED_THRESHOLD", "XSCHED_AUTO_XQUEUE_THRESHOLD")
-	if s.threshold, err = number("threshold", text, from, 1, maxThreshold); err != nil {
+	if s.threshold, err = bound("threshold", text, from); err != nil {
 		return s, err
 	}
 	text, from = src.text("batch", "XMSCHED_BATCH", "XSCHED_AUTO_XQUEUE_BATCH_SIZE")
-	if s.batch, err = number("batch", text, from, 1, maxThreshold); err != nil {
+	if s.batch, err = bound("batch", text, from); err != nil {
 		return s, err
 	}
-	if from == "" {
-		s.batch = min(s.batch, s.threshold)
-	}
-	if s.batch > s.threshold {
+	if s.threshold != 0 && s.batch > s.threshold {
 		return s, cli.Usagef("batch %d%s: larger than the threshold, %d", s.batch, suffix(from), s.threshold)
 	}
 	text, from = src.text("level", "XMSCHED_LEVEL", "XSCHED_AUTO_XQUEUE_LEVEL")
@@ -165,6 +162,14 @@ func number(what, text, from string, low, high int) (int, error) {
 		return 0, cli.Usagef("%s %q%s: not a number from %d to %d", what, text, suffix(from), low, high)
 	}
 	return n, nil
+}
+
+// bound reads a number of commands; none is 0.
+func bound(what, text, from string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	return number(what, text, from, 1, maxThreshold)
 }
 
 // memoryLimit reads an amount of memory; none is 0.

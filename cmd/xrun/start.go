@@ -142,10 +142,12 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		{"XMSCHED_LIB", lib},
 		{"XMSCHED_NAME", s.name},
 		{"XMSCHED_LEVEL", s.level},
-		{"XMSCHED_THRESHOLD", strconv.Itoa(s.threshold)},
-		{"XMSCHED_BATCH", strconv.Itoa(s.batch)},
+		{"XMSCHED_THRESHOLD", count(s.threshold)},
+		{"XMSCHED_BATCH", count(s.batch)},
 	} {
-		env = with(env, v[0], v[1])
+		if env = without(env, v[0]); v[1] != "" {
+			env = with(env, v[0], v[1])
+		}
 	}
 	for _, hint := range compute.HintList() {
 		name := client.HintVariable(hint)
@@ -158,6 +160,14 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		env = with(env, "XMSCHED_REQUIRE_DAEMON", "1")
 	}
 	return env, nil
+}
+
+// count is a number of commands as a variable has it; 0: it has none.
+func count(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return strconv.Itoa(n)
 }
 
 // withToken is an environment whose processes are one task, a new one.

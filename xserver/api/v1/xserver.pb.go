@@ -100,9 +100,11 @@ type RegisterRequest struct {
 	Priority int32 `protobuf:"varint,4,opt,name=priority,proto3" json:"priority,omitempty"`
 	// "", "auto", "1", "2" or "3".
 	Level string `protobuf:"bytes,5,opt,name=level,proto3" json:"level,omitempty"`
-	// Commands outstanding a queue while bounded; 0: 16.
+	// Commands outstanding a queue while bounded; 0: as suits the level in force,
+	// 256 at 2 and 3, 16 at 1.
 	Threshold uint32 `protobuf:"varint,6,opt,name=threshold,proto3" json:"threshold,omitempty"`
-	// Commands between two completion writes while bounded; 0: 8.
+	// Commands between two completion writes while bounded; 0: 8, or 64 where the
+	// threshold is 0 as well and the level in force 2 or 3.
 	Batch uint32 `protobuf:"varint,7,opt,name=batch,proto3" json:"batch,omitempty"`
 	// Version of the board the client can use.
 	BoardVersion uint32 `protobuf:"varint,8,opt,name=board_version,json=boardVersion,proto3" json:"board_version,omitempty"`
@@ -582,7 +584,9 @@ func (x *Hints) GetSloNs() uint64 {
 type Settings struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// auto, 1, 2 or 3: what was asked for, not what the process can do.
-	Level     string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	Level string `protobuf:"bytes,1,opt,name=level,proto3" json:"level,omitempty"`
+	// Threshold and batch are those in force. In a SessionResponse they are as asked
+	// for, with 0 for what suits the level.
 	Threshold uint32 `protobuf:"varint,2,opt,name=threshold,proto3" json:"threshold,omitempty"`
 	// A batch above the threshold counts as the threshold.
 	Batch         uint32 `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`

@@ -99,13 +99,14 @@ func (p *Plane) wake() {
 }
 
 func (p *Plane) grantOf(s *section) board.Grant {
-	st, settings := s.seat, s.process.Settings
+	st, level := s.seat, s.level()
+	threshold, batch := s.process.Settings.Bounds(level)
 	return board.Grant{
 		Open:      st.runs() && st.hold == 0 && s.mayOpen(),
 		Mode:      boardMode(st.mode),
-		Threshold: settings.Threshold,
-		Batch:     p.batch(st, settings),
-		Level:     s.level(),
+		Threshold: threshold,
+		Batch:     p.batch(st, threshold, batch),
+		Level:     level,
 		Task:      uint64(st.id),
 	}
 }

@@ -155,9 +155,9 @@ func (st *seat) gateless() bool {
 }
 
 // batch is how many commands lie between two marks.
-func (p *Plane) batch(st *seat, s Settings) uint32 {
+func (p *Plane) batch(st *seat, threshold, batch uint32) uint32 {
 	if st.overrun.length >= longCommand && p.divides() {
 		return 1
 	}
-	return min(s.Batch, s.Threshold)
+	return min(batch, threshold)
 }

@@ -9,12 +9,41 @@ import (
 type Settings struct {
 	// Level of preemption; 0: the highest that the process can do.
 	Level uint32
-	// Threshold is how many commands may be outstanding a queue while bounded.
+	// Threshold is how many commands may be outstanding a queue while bounded; 0: as
+	// suits the level.
 	Threshold uint32
 	// Batch is how many commands lie between two completion writes while
 	// bounded. One above Threshold counts as Threshold: no completion would be
-	// written otherwise for what is waited for.
+	// written otherwise for what is waited for. 0: as suits the level.
 	Batch uint32
+}
+
+// What a process gets that asks for nothing. At Level 1 what is outstanding when its
+// gate closes runs on, so it is little. From Level 2 on the device itself stops at
+// the gate, and the bound only has to keep the device busy over the pauses of a
+// program that launches kernels of some 40 us: it is as wide as in free run.
+const (
+	threshold1, batch1 = 16, 8
+	threshold2, batch2 = board.MaxThreshold, 64
+)
+
+// Bounds are the threshold and the batch in force at a level. A batch above the
+// threshold counts as the threshold.
+func (s Settings) Bounds(level uint32) (threshold, batch uint32) {
+	threshold, batch = s.Threshold, s.Batch
+	if batch == 0 {
+		batch = batch1
+		if threshold == 0 && level >= 2 {
+			batch = batch2
+		}
+	}
+	if threshold == 0 {
+		threshold = threshold1
+		if level >= 2 {
+			threshold = threshold2
+		}
+	}
+	return threshold, batch
 }
 
 // maxLevel is the highest level that this daemon knows how to use.

@@ -44,6 +44,29 @@ func TestLevelInForce(t *testing.T) {
 	}
 }
 
+// TestDefaultsFollowTheLevel has nobody ask for numbers, or for one of them.
+func TestDefaultsFollowTheLevel(t *testing.T) {
+	for _, c := range []struct{ level, threshold, batch, wantThreshold, wantBatch uint32 }{
+		{1, 0, 0, 16, 8}, {2, 0, 0, 256, 64}, {3, 0, 0, 256, 64},
+		{1, 4, 0, 4, 4}, {2, 4, 0, 4, 4}, {3, 100, 0, 100, 8},
+		{1, 0, 100, 16, 16}, {2, 0, 100, 256, 100}, {3, 0, 1, 256, 1},
+		{1, 256, 256, 256, 256}, {3, 16, 8, 16, 8},
+	} {
+		r := newRig(t)
+		g := r.at3(1, 0)
+		g.configure(c.level, c.threshold, c.batch)
+		g.wantNumbers("configured", c.level, c.wantThreshold, c.wantBatch)
+	}
+	r := newRig(t)
+	g := r.guest(1, 0)
+	g.configure(0, 0, 0)
+	g.wantNumbers("before it says what it can do", 1, 16, 8)
+	g.canDo(2, board.NothingInTheWay)
+	g.wantNumbers("after", 2, 256, 64)
+	g.canDo(1, board.NotRegistered)
+	g.wantNumbers("when it can no more", 1, 16, 8)
+}
+
 // TestLevelIsFoundWithoutARing has a client say what it can do and not ring.
 func TestLevelIsFoundWithoutARing(t *testing.T) {
 	r := newRig(t)
