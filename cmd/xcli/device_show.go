@@ -88,6 +88,9 @@ func (p *page) levels() {
 			at += fmt.Sprintf(" (%d of %s)", l.Outstanding, micros(l.CommandUS))
 		}
 		t.Row(l.Level, at, api(m, fmt.Sprintf("level %d", l.Level)), stop(l.Idle), stop(l.Busy), resume(l.Idle), resume(l.Busy), p.from)
+		if l.Request != nil { // the other process runs only while this one stands still
+			t.Row("", "  armed (1 us), for another's request", "", "-", stop(l.Request), resume(l.Request), "-", p.from)
+		}
 	}
 	p.table(t)
 }

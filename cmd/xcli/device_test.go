@@ -5,6 +5,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -119,5 +122,37 @@ func TestFiguresForPeople(t *testing.T) {
 		if have != want {
 			t.Errorf("%q, want %q", have, want)
 		}
+	}
+}
+
+// TestLevel3ShowsHowItIsUsed beside how long it takes without preparation.
+func TestLevel3ShowsHowItIsUsed(t *testing.T) {
+	times := func(median float64) *sheet.Times { return &sheet.Times{MedianUS: median, WorstUS: 2 * median} }
+	stops := func(stop, resume float64) *sheet.Stops {
+		return &sheet.Stops{Stop: times(stop), Resume: times(resume)}
+	}
+	s := &sheet.Sheet{Measured: &sheet.Measured{Levels: []sheet.Level{
+		{Level: 2, Unit: "command", Idle: stops(100, 10)},
+		{Level: 3, Unit: "instruction", Idle: stops(1700, 400), Busy: stops(1800, 2200), Request: stops(540, 360)},
+	}}}
+	var out strings.Builder
+	p := page{w: &out, sheet: s, from: "measured"}
+	p.levels()
+	if p.err != nil {
+		t.Fatal(p.err)
+	}
+	var rows [][]string
+	for line := range strings.Lines(out.String()) {
+		rows = append(rows, regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(line), -1))
+	}
+	last := rows[len(rows)-1]
+	want := []string{"armed (1 us), for another's request", "-", "540 / 1080 us", "360 / 720 us", "-", "measured"}
+	if !slices.Equal(last, want) {
+		t.Errorf("%q, want %q in\n%s", last, want, &out)
+	}
+	s.Measured.Levels[1].Request = nil // of a sheet from before
+	out.Reset()
+	if p.levels(); strings.Contains(out.String(), "request") {
+		t.Errorf("shown without having been measured:\n%s", &out)
 	}
 }
