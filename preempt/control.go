@@ -76,7 +76,7 @@ func (q *XQueue) Info() Info {
 		Device: q.device, State: q.state(),
 		Suspended: q.machine.Held(), Open: q.machine.Open(),
 		Submitted: q.machine.Submitted(), Launched: q.machine.Launched(), Completed: q.machine.Completed(),
-		LaunchConfig: q.config, Hints: q.hints,
+		LaunchConfig: q.config.inForce(), Hints: q.hints,
 	}
 }
 

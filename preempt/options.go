@@ -25,7 +25,8 @@ type LaunchConfig struct {
 	// MaxThreshold. That many still run when the queue is suspended: small
 	// stops soon, large keeps the hardware busy through hiccups of the program.
 	Threshold int
-	// Batch is how many commands share one completion marker, 1 to Threshold.
+	// Batch is how many commands share one completion marker, 1 to Threshold. A
+	// threshold that is set alone leaves it: what is above counts as the threshold.
 	// Large costs less; above half of Threshold the hardware may run dry.
 	Batch int
 }
@@ -35,16 +36,22 @@ func (c LaunchConfig) merge(old LaunchConfig) (LaunchConfig, error) {
 	if c.Threshold <= 0 {
 		c.Threshold = old.Threshold
 	}
-	if c.Batch <= 0 {
-		c.Batch = old.Batch
-	}
 	if c.Threshold > MaxThreshold {
 		return old, &ConfigError{"threshold", c.Threshold, 1, MaxThreshold}
 	}
 	if c.Batch > c.Threshold {
 		return old, &ConfigError{"batch", c.Batch, 1, c.Threshold}
 	}
+	if c.Batch <= 0 {
+		c.Batch = old.Batch
+	}
 	return c, nil
+}
+
+// inForce is c as it holds now.
+func (c LaunchConfig) inForce() LaunchConfig {
+	c.Batch = min(c.Batch, c.Threshold)
+	return c
 }
 
 // Options are what an XQueue starts with. The zero value is an XQueue with the
@@ -111,5 +118,6 @@ func machineConfig(c LaunchConfig, h compute.Hints) queue.Config {
 	if idle == 0 {
 		idle = DefaultIdleAfter
 	}
+	c = c.inForce()
 	return queue.Config{Threshold: c.Threshold, Batch: c.Batch, IdleAfter: idle}
 }

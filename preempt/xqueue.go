@@ -49,11 +49,7 @@ type placed struct {
 // New makes an XQueue over a hardware queue. Its goroutines end with Close.
 // Errors are *ConfigError, *compute.RangeError and ErrClosed of the scheduler.
 func New(hw HardwareQueue, o Options) (*XQueue, error) {
-	base := LaunchConfig{DefaultThreshold, DefaultBatch}
-	if o.Threshold > 0 {
-		base.Batch = min(base.Batch, o.Threshold)
-	}
-	config, err := o.LaunchConfig.merge(base)
+	config, err := o.LaunchConfig.merge(LaunchConfig{DefaultThreshold, DefaultBatch})
 	if err != nil {
 		return nil, err
 	}

@@ -213,6 +213,30 @@ func TestCase35ConfiguringASuspendedQueue(t *testing.T) {
 	h.stays(t, 2)
 }
 
+// What is not named stays: a batch counts as a lower threshold while there is one.
+func TestCase35PartialConfiguration(t *testing.T) {
+	h := newHardware(false)
+	q := newQueue(t, h, Options{})
+	for _, c := range []struct{ set, want LaunchConfig }{
+		{LaunchConfig{Threshold: 2}, LaunchConfig{2, 2}},
+		{LaunchConfig{Threshold: 12}, LaunchConfig{12, DefaultBatch}},
+		{LaunchConfig{Batch: 12}, LaunchConfig{12, 12}},
+		{LaunchConfig{Threshold: 1}, LaunchConfig{1, 1}},
+	} {
+		if err := q.SetLaunchConfig(c.set); err != nil || q.Info().LaunchConfig != c.want {
+			t.Errorf("%+v: %v, gives %+v, want %+v", c.set, err, q.Info().LaunchConfig, c.want)
+		}
+	}
+	for n := range 3 {
+		submit(t, q, h.launch(n))
+	}
+	for n := range 3 {
+		h.awaitLaunched(t, n+1)
+		h.stays(t, n+1)
+		h.step(1)
+	}
+}
+
 func TestConfigurationLimits(t *testing.T) {
 	for _, test := range []struct {
 		config LaunchConfig
@@ -232,7 +256,7 @@ func TestConfigurationLimits(t *testing.T) {
 		t.Errorf("threshold of 4 gives %+v", got)
 	}
 	var bad *ConfigError
-	if err := q.SetLaunchConfig(LaunchConfig{Threshold: 2}); !errors.As(err, &bad) || q.Info().Threshold != 4 {
+	if err := q.SetLaunchConfig(LaunchConfig{Threshold: 2, Batch: 3}); !errors.As(err, &bad) || q.Info().Threshold != 4 {
 		t.Errorf("threshold below the batch: %v, now %+v", err, q.Info().LaunchConfig)
 	}
 	var outside *compute.RangeError

@@ -168,7 +168,8 @@ XResult XQueueGet(XQueueHandle *xq, HwQueueHandle hwq);
 XResult XQueueSetPreemptLevel(XQueueHandle xq, int64_t level);
 /*
  * At most threshold commands (1 to 65536, at first 16) are outstanding in the hardware, and batch_size of them (1 to
- * threshold, at first 8) share a completion marker. 0 and less leaves a value as it is.
+ * threshold, at first 8) share a completion marker. 0 and less leaves a value as it is; a batch size that is left, and
+ * above the threshold, counts as the threshold.
  */
 XResult XQueueSetLaunchConfig(XQueueHandle xq, int64_t threshold, int64_t batch_size);
 XResult XQueueSubmit(XQueueHandle xq, HwCommandHandle cmd);

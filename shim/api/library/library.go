@@ -152,6 +152,8 @@ func (l *Library) SyncHardware(handle uint64) error {
 // CreateQueue gives the XQueue of a hardware queue.
 func (l *Library) CreateQueue(handle uint64, level, flags int64) (uint64, error) {
 	const blocking = 1
+	l.mu.Lock() // from here on, so that nobody destroys it meanwhile
+	defer l.mu.Unlock()
 	h, err := l.hardware.get(handle)
 	if err != nil {
 		return 0, err
@@ -162,8 +164,6 @@ func (l *Library) CreateQueue(handle uint64, level, flags int64) (uint64, error)
 	if flags&^blocking != 0 {
 		return 0, refuse(InvalidValue, "creation flags %#x: only %#x is known", flags, blocking)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
 	if h.xqueue != 0 {
 		return h.xqueue, nil
 	}

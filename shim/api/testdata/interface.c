@@ -67,6 +67,9 @@ static void suspended(void)
     OK(XQueueSetLaunchConfig(xq, 4, -1 + 3));
     OK(XQueueSetLaunchConfig(xq, 0, 1));
     GIVES(kXSchedErrorInvalidValue, XQueueSetLaunchConfig(xq, 0, 5));
+    OK(XQueueSetLaunchConfig(xq, 0, 4));
+    OK(XQueueSetLaunchConfig(xq, 2, 0));
+    OK(XQueueSetLaunchConfig(xq, 4, 1));
     EXPECT(strstr(XLastError(), "1 to 4"));
     GIVES(kXSchedErrorTimeout, XQueueWaitTimeout(xq, 0, 1000));
     XQueueInfo info = {.size = sizeof info};

@@ -243,8 +243,6 @@ class XQueue:
     def configure(self, *, threshold: Optional[int] = None, batch_size: Optional[int] = None) -> None:
         """At most threshold commands (1 to 65536) are outstanding; batch_size of them share a completion marker. What
         is not given stays as it is."""
-        if threshold is not None and batch_size is None:
-            batch_size = min(self.info().batch_size, threshold)
         for name, value in (("threshold", threshold), ("batch_size", batch_size)):
             if value is not None and value < 1:
                 raise InvalidValue(2, f"{name} {value} is out of range: 1 to 65536")
