@@ -339,9 +339,6 @@ type rule struct {
 	fore    *Task
 	backs   []*Task
 	events  []compute.Event
-	busy    *bool
-	since   time.Duration
-	timer   time.Duration
 }
 
 func newRule(n int, costs Costs) *rule {
