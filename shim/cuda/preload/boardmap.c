@@ -120,6 +120,7 @@ int xm_board_attach(int board_fd, int event_fd)
 		close(event_fd);
 		return -error;
 	}
+	xm_memory_announce();
 	xm_wake_word(&xm_state.generation);
 	xm_channels_kick();
 	return 0;

@@ -28,6 +28,7 @@ XM_OLD(pthread_key_create);
 XM_OLD(pthread_setspecific);
 XM_OLD(pthread_getspecific);
 XM_OLD(pthread_sigmask);
+XM_OLD(pthread_attr_getstacksize);
 XM_OLD(pthread_attr_setstacksize);
 XM_OLD(pthread_mutex_trylock);
 

@@ -94,6 +94,7 @@ enum xm_mover { XM_MOVER_NONE, XM_MOVER_ENGINE, XM_MOVER_US };
 /* Memory of one device; index as the board's section. */
 struct xm_mem {
 	_Atomic uint32_t verdict; /* XM_MEM_* */
+	uint32_t why_off;         /* XM_MEMORY_LATE or _UNABLE, when it is OFF */
 	CUdevice device;
 	int numa; /* node of its host memory */
 	uint64_t card; /* bytes that it really has */

@@ -64,33 +64,25 @@ static enum answer wait_for_answer(uint32_t section)
 	return a;
 }
 
-static void say(uint32_t section, uint32_t flags)
-{
-	pthread_mutex_lock(&xm_lock);
-	if (xm_state.devs[section].section)
-		__atomic_store_n(&xm_state.devs[section].section->client_memory.flags, flags, __ATOMIC_RELAXED);
-	pthread_mutex_unlock(&xm_lock);
-}
-
 static void decide(struct xm_mem *m, CUdevice device)
 {
 	static pthread_mutex_t deciding = PTHREAD_MUTEX_INITIALIZER;
-	uint32_t section = xm_mem_index(m), flags = XM_MEMORY_LATE;
 	enum answer a;
 
 	pthread_mutex_lock(&deciding);
 	if (atomic_load(&m->verdict) == XM_MEM_UNKNOWN) {
-		a = wait_for_answer(section);
+		a = wait_for_answer(xm_mem_index(m));
 		m->device = device;
 		if (a == YES && xm_vmm_usable(m)) {
 			atomic_store(&m->verdict, XM_MEM_ON);
 			atomic_store(&xm_mem_any, true);
-			flags = XM_MEMORY_ACTIVE;
 		} else {
+			m->why_off = a == YES ? XM_MEMORY_UNABLE : a == NOT_YET ? XM_MEMORY_LATE : 0;
 			atomic_store(&m->verdict, XM_MEM_OFF);
-			flags = a == YES ? XM_MEMORY_UNABLE : XM_MEMORY_LATE;
 		}
-		say(section, flags);
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_mem_tell(m);
+		pthread_mutex_unlock(&xm_mem_lock);
 	}
 	pthread_mutex_unlock(&deciding);
 }

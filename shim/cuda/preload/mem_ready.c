@@ -56,6 +56,17 @@ void xm_memory_stopped(uint32_t section)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
+void xm_memory_announce(void)
+{
+	for (uint32_t i = 0; i < XM_BOARD_DEVICES; i++) {
+		if (atomic_load(&xm_mems[i].verdict) == XM_MEM_UNKNOWN)
+			continue;
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_mem_tell(&xm_mems[i]);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+}
+
 bool xm_memory_gone(uint32_t section)
 {
 	struct xm_mem *m = xm_mem_of(section);

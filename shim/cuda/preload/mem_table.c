@@ -270,7 +270,9 @@ static void set(uint64_t *at, uint64_t value)
 static uint32_t flags_of(const struct xm_mem *m)
 {
 	static const uint32_t of_kind[XM_COUNT_KINDS] = {XM_MEMORY_POOLS, XM_MEMORY_MAPPED, XM_MEMORY_ARRAYS, XM_MEMORY_UNIFIED, XM_MEMORY_PEERS};
-	uint32_t flags = XM_MEMORY_ACTIVE | (m->gone || m->mover == XM_MOVER_ENGINE ? XM_MEMORY_GONE : 0) | (m->peers ? XM_MEMORY_PEERS : 0);
+	uint32_t flags = atomic_load(&m->verdict) == XM_MEM_OFF ? m->why_off : XM_MEMORY_ACTIVE;
+
+	flags |= (m->gone || m->mover == XM_MOVER_ENGINE ? XM_MEMORY_GONE : 0) | (m->peers ? XM_MEMORY_PEERS : 0);
 
 	for (int i = 0; i < XM_COUNT_KINDS; i++)
 		flags |= m->pinned_by[i] ? of_kind[i] : 0;

@@ -23,6 +23,9 @@ void xm_memory_opened(uint32_t section) __attribute__((visibility("hidden")));
 /* Every channel on the device has been switched off: the board's ALL is in force. */
 void xm_memory_stopped(uint32_t section) __attribute__((visibility("hidden")));
 
+/* A board was attached: it is told what there is. */
+void xm_memory_announce(void) __attribute__((visibility("hidden")));
+
 /* Is anything mapped to nothing, or may it be at any moment? */
 bool xm_memory_gone(uint32_t section) __attribute__((visibility("hidden")));
 

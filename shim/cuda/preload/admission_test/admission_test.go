@@ -16,7 +16,7 @@ import (
 // Sources of admission. The unit tests bring a clock and kernel calls of their own, and no watchdog.
 var (
 	core = []string{"admission.c", "bound.c", "boardmap.c", "device.c", "edge.c", "gate.c", "guard.c", "lease.c", "mark.c", "queue.c", "stream.c", "thread.c",
-		"admission_test/testdata/channels_none.c"}
+		"admission_test/testdata/channels_none.c", "admission_test/testdata/memory_none.c"}
 	linux = []string{"sys.c", "tail.c", "watchdog.c"}
 )
 

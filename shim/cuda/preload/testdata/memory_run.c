@@ -787,6 +787,7 @@ static void plain(void)
     TRUE(now() - from < 5000000000u);
     SOON(ready());
     WANT(section()->client_memory.flags & XM_MEMORY_ACTIVE, 0);
+    WANT(!(section()->client_memory.flags & XM_MEMORY_LATE), !getenv("KEEPER_LATE"));
     WANT(section()->client_memory.allocated, 0);
     WANT(memory()->begin(0), -ENODEV);
     CHECK(cuMemFree_v2(p));
