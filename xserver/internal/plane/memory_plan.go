@@ -222,7 +222,7 @@ func (p *Plane) assign(d *device) {
 	for _, st := range d.seats {
 		held, able := false, true
 		for _, s := range st.sections {
-			if at := s.mem.stop.judge(st.memoryKeeps(), s.memoryStopped(), st.mayGo(), p.now); at != 0 && (m.stops == 0 || at < m.stops) {
+			if at := s.mem.stop.judge(st.mem.held, s.memoryStopped(), p.now); at != 0 && (m.stops == 0 || at < m.stops) {
 				m.stops = at
 			}
 			held = held || s.movesMemory()
@@ -259,6 +259,20 @@ func (p *Plane) holdMemory(st *seat, held bool) {
 	}
 }
 
+// lostTurn is how much of its turn a task stands still for its memory, as far as is
+// known now.
+func (st *seat) lostTurn(now time.Duration) time.Duration {
+	lost := st.mem.lost
+	if st.mem.since == 0 {
+		return lost
+	}
+	wait := time.Duration(0)
+	for _, s := range st.sections {
+		wait = max(wait, s.mem.target.Wait)
+	}
+	return (lost + now - st.mem.since + wait + quantumGrain - 1) / quantumGrain * quantumGrain
+}
+
 // quantumGrain keeps the policy from hearing of every small change of a load time.
 const quantumGrain = time.Millisecond
 
@@ -274,7 +288,7 @@ func (p *Plane) lengthen(d *device) {
 		}
 		var turn, lost time.Duration
 		for _, other := range t.seats {
-			turn, lost = max(turn, other.mem.quantum), max(lost, other.mem.lost)
+			turn, lost = max(turn, other.mem.quantum), max(lost, other.lostTurn(p.now))
 		}
 		turn = cmp.Or(t.hints.Quantum, turn)
 		if lost > 0 {

@@ -6,8 +6,8 @@ const (
 	// stopLimit is how long a client may take to be Stopped: a suspension takes 2 ms, a
 	// drained one as long as its command.
 	stopLimit = 100 * time.Millisecond
-	// moveLimit is how long one that is Stopped and could run may move nothing: a batch
-	// takes 3 ms, and what moves it a tenth of a second to be made.
+	// moveLimit is how long one that is Stopped may move nothing: a batch takes 3 ms, and
+	// what moves it a tenth of a second to be made.
 	moveLimit = 500 * time.Millisecond
 	// One that is over a limit counts as one whose memory cannot be moved, for
 	// unmovableFor and twice as long each time again.
@@ -19,15 +19,15 @@ const (
 // that cannot, or does not, is let go.
 type stopping struct {
 	asked   time.Duration // since when it is to be Stopped and is not; 0: it is, or need not
-	stopped time.Duration // since when it is and could run; 0: it is not
+	stopped time.Duration // since when it is; 0: it is not
 	moved   time.Duration // when its figures last changed
 	until   time.Duration // it counts as one that cannot be moved
 	again   time.Duration // how long the next time
 }
 
-// judge takes in whether a section is to be Stopped, is so, and could run otherwise. It
-// says when to look again; 0: there is no need.
-func (h *stopping) judge(asked, stopped, couldRun bool, now time.Duration) (look time.Duration) {
+// judge takes in whether a section is to be Stopped so that its memory moves, and is
+// so. It says when to look again; 0: there is no need.
+func (h *stopping) judge(asked, stopped bool, now time.Duration) (look time.Duration) {
 	since := func(at *time.Duration, on bool) {
 		switch {
 		case !on:
@@ -37,7 +37,7 @@ func (h *stopping) judge(asked, stopped, couldRun bool, now time.Duration) (look
 		}
 	}
 	since(&h.asked, asked && !stopped)
-	since(&h.stopped, asked && stopped && couldRun)
+	since(&h.stopped, asked && stopped)
 	switch {
 	case h.asked != 0:
 		look = h.asked + stopLimit
