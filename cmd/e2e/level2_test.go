@@ -22,14 +22,15 @@ type queue struct {
 	done *uint32 // written by the device
 }
 
-// queue starts one at Level 2.
+// queue starts one at Level 2, bounded so that one can see when all that it has
+// launched is gated: by itself the bound there is as wide as in free run.
 func (w *world) queue(name string, priority int) *queue {
 	w.t.Helper()
-	return w.queueAt(name, priority, "2", queueKernel)
+	return w.queueAt(name, priority, "2", queueKernel, "--threshold", "16")
 }
 
 // queueAt starts one at a level, of kernels that last so long.
-func (w *world) queueAt(name string, priority int, level string, kernel time.Duration) *queue {
+func (w *world) queueAt(name string, priority int, level string, kernel time.Duration, flags ...string) *queue {
 	w.t.Helper()
 	path := filepath.Join(filepath.Dir(w.dir), name)
 	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
@@ -46,7 +47,7 @@ func (w *world) queueAt(name string, priority int, level string, kernel time.Dur
 	}
 	w.t.Cleanup(func() { _ = unix.Munmap(page) })
 	iterations := strconv.Itoa(int(20000 * (kernel / (100 * time.Microsecond))))
-	p := w.xrun([]string{"--name", name, "--priority", strconv.Itoa(priority), "--level", level},
+	p := w.xrun(append([]string{"--name", name, "--priority", strconv.Itoa(priority), "--level", level}, flags...),
 		filepath.Join(built, "queue"), filepath.Join(built, "kernels.ptx"), iterations, path)
 	return &queue{proc: p, done: (*uint32)(unsafe.Pointer(&page[0]))}
 }
@@ -72,7 +73,8 @@ func (q *queue) standing() {
 }
 
 // atLevel2 starts a daemon, a foreground that is stopped, so that it competes and
-// has no work, and a background that is governed at Level 2 and has its queue full.
+// has no work, and a background that is governed at Level 2 and has as much
+// queued as it may.
 func atLevel2(t *testing.T) (w *world, daemon *proc, low *queue, high *proc) {
 	t.Helper()
 	w = newWorld(t)
