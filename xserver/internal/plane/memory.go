@@ -74,7 +74,13 @@ type sectionMemory struct {
 	number uint32       // the planner's of the target
 	exact  bool         // the aim is what the planner said
 	frozen bool         // the aim is what it had when nothing was known of others
+	going  memory.Bytes // that it is to give the host
 	stop   stopping
+
+	// What it may still turn out to have though its target was lowered; see surprises.
+	peak    memory.Bytes
+	peakAt  time.Duration
+	claimed memory.Bytes // what it had when it was last decided on
 
 	word     uint32 // of the last answer; 0: none
 	stored   board.Memory

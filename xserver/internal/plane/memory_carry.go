@@ -3,6 +3,7 @@ package plane
 import (
 	"slices"
 
+	"xmsched/memory"
 	"xmsched/preempt/board"
 )
 
@@ -54,6 +55,12 @@ func (p *Plane) answer(s *section) {
 		return
 	}
 	d := s.process.Board.Device(s.index)
+	if next.Target < m.stored.Target {
+		if p.now-m.peakAt >= lateAllocations {
+			m.peak = 0
+		}
+		m.peak, m.peakAt = max(m.peak, memory.Bytes(m.stored.Target)), p.now
+	}
 	undrained := m.stored.Flags&^next.Flags&board.MemoryDrained != 0
 	m.stored = next
 	m.word = d.SetMemory(m.word, next)

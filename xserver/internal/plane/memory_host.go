@@ -46,7 +46,7 @@ func (h *hostRoom) look(processes map[ProcessID]*process, d *device) (room memor
 				continue
 			}
 			h.users++
-			h.used += memory.Bytes(s.mem.view.Host)
+			h.used += h.has(s)
 			if s.seat.device != d && s.mem.view.Resident > s.mem.stored.Target {
 				going += memory.Bytes(s.mem.view.Resident - s.mem.stored.Target)
 			}
@@ -58,13 +58,26 @@ func (h *hostRoom) look(processes map[ProcessID]*process, d *device) (room memor
 	return h.limit - h.used - going
 }
 
+// has is what a section has of the host, by its client's word, as far as it was allowed
+// that: one that claims more keeps others from nothing.
+func (h *hostRoom) has(s *section) memory.Bytes {
+	most := memory.Bytes(s.mem.stored.Host)
+	if most == 0 {
+		most = memory.MaxBytes
+		if h.known {
+			most = h.limit
+		}
+	}
+	return min(memory.Bytes(s.mem.view.Host), most)
+}
+
 // takes is how much a section may still take of the host, of a room that is left.
 func (s *section) takes(room memory.Bytes) memory.Bytes {
 	if part := s.process.host; part.bounded {
 		used := memory.Bytes(0)
 		for _, other := range s.process.sections {
 			if other != nil {
-				used += memory.Bytes(other.mem.view.Host)
+				used += min(memory.Bytes(other.mem.view.Host), part.most)
 			}
 		}
 		room = min(room, part.most-used)
@@ -72,18 +85,21 @@ func (s *section) takes(room memory.Bytes) memory.Bytes {
 	return max(0, room)
 }
 
-// share is what a section's client may have on the host: what it has and its part of
-// what is left, so that all of them together stay within the limit. 0: no bound.
+// share is what a section's client may have on the host: what it has and what is left
+// for it. 0: no bound.
 func (h *hostRoom) share(s *section) uint64 {
 	if !h.known && !s.process.host.bounded {
 		return 0
 	}
 	room := memory.MaxBytes
 	if h.known {
-		room = (h.limit - h.used) / memory.Bytes(max(1, h.users))
+		// All but what the others may take before they are answered again, so that one
+		// finds what there is; an even part where that is more.
+		left, others := h.limit-h.used, memory.Bytes(max(1, h.users)-1)
+		room = max(left-others*hostGrain, left/(others+1))
 	}
-	has := memory.Bytes(s.mem.view.Host)
-	part := s.takes(room)
+	has := h.has(s)
+	part := max(s.takes(room), s.mem.going)
 	before := memory.Bytes(s.mem.stored.Host)
 	if before > has && before-has <= part && part-(before-has) < hostGrain {
 		return uint64(before)

@@ -53,7 +53,7 @@ func (p *Plane) claims(d *device) {
 			rank = st.task.hints.Priority
 		}
 		for _, s := range st.sections {
-			if s.mem.unheard() {
+			if s.mem.surprises(p.now) {
 				s.mem.key, s.mem.number = p.mem.newKey(), 0
 			}
 			m.claims = append(m.claims, s.claim(m.own, rank))
@@ -70,11 +70,26 @@ func (p *Plane) claims(d *device) {
 	}
 }
 
-// unheard says whether a client has more than it was given as it has not taken note of
-// its first answer yet, before which nothing bounds it. The planner is to believe it, as
-// it does one that it sees for the first time.
-func (m *sectionMemory) unheard() bool {
-	return m.word != 0 && m.view.Did == 0 && memory.Bytes(m.view.Resident+m.view.Pinned) > m.target.Bytes
+// lateAllocations is how long after a target was lowered an allocation may turn up that
+// had begun under it.
+const lateAllocations = time.Second
+
+// surprises says whether a client came to have more than it was given, and may: it has
+// not taken note of its first answer yet, before which nothing bounds it; or an
+// allocation ended that had begun under a higher target. The planner is to believe it
+// then, as it does one that it sees for the first time, or the same bytes would be given
+// twice. A target that was not taken note of yet is the planner's own reason to believe.
+func (m *sectionMemory) surprises(now time.Duration) bool {
+	resident := memory.Bytes(m.view.Resident)
+	grew := resident > m.claimed && resident > m.aim
+	m.claimed = resident
+	switch {
+	case m.word == 0 || !grew:
+		return false
+	case m.view.Did == 0:
+		return true
+	}
+	return m.view.Did == m.word && resident <= m.peak && now-m.peakAt < lateAllocations
 }
 
 // claim is what a section's client claims, in the planner's words.
@@ -206,9 +221,9 @@ func (p *Plane) assign(d *device) {
 		}
 		s.mem.target, s.mem.number = t, t.Want
 		s.mem.aim = max(0, t.Bytes-m.claims[i].Pinned)
-		s.mem.exact, s.mem.frozen = true, false
-		out := memory.Bytes(s.mem.view.Resident) - s.mem.aim
-		if out <= 0 {
+		s.mem.exact, s.mem.frozen, s.mem.going = true, false, 0
+		out := min(memory.Bytes(s.mem.view.Resident), m.planner.Config().Budget) - s.mem.aim
+		if out <= 0 || !p.mem.host.known && !s.process.host.bounded {
 			continue
 		}
 		if allowed := min(out, s.takes(room).Down()); allowed < out {
@@ -216,13 +231,14 @@ func (p *Plane) assign(d *device) {
 			s.mem.exact, m.evicting = false, true
 			out = allowed
 		}
+		s.mem.going = out
 		room -= out
 	}
 	m.stops = 0
 	for _, st := range d.seats {
 		held, able := false, true
 		for _, s := range st.sections {
-			if at := s.mem.stop.judge(st.mem.held, s.memoryStopped(), p.now); at != 0 && (m.stops == 0 || at < m.stops) {
+			if at := s.mem.stop.judge(st.mem.held, s.memoryStopped(), s.mem.hasToMove(), p.now); at != 0 && (m.stops == 0 || at < m.stops) {
 				m.stops = at
 			}
 			held = held || s.movesMemory()
@@ -231,6 +247,12 @@ func (p *Plane) assign(d *device) {
 		p.holdMemory(st, held && able)
 		p.mem.changed = append(p.mem.changed, st)
 	}
+}
+
+// hasToMove says whether a client that is Stopped has anything to do.
+func (m *sectionMemory) hasToMove() bool {
+	resident := memory.Bytes(m.view.Resident)
+	return resident > m.aim || resident+memory.Granularity <= m.aim && m.view.Host > 0
 }
 
 // movesMemory says whether a section is to be Stopped for its memory, and can be.

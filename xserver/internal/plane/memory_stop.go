@@ -25,9 +25,9 @@ type stopping struct {
 	again   time.Duration // how long the next time
 }
 
-// judge takes in whether a section is to be Stopped so that its memory moves, and is
-// so. It says when to look again; 0: there is no need.
-func (h *stopping) judge(asked, stopped bool, now time.Duration) (look time.Duration) {
+// judge takes in whether a section is to be Stopped so that its memory moves, is so, and
+// has something to move. It says when to look again; 0: there is no need.
+func (h *stopping) judge(asked, stopped, moves bool, now time.Duration) (look time.Duration) {
 	since := func(at *time.Duration, on bool) {
 		switch {
 		case !on:
@@ -37,7 +37,7 @@ func (h *stopping) judge(asked, stopped bool, now time.Duration) (look time.Dura
 		}
 	}
 	since(&h.asked, asked && !stopped)
-	since(&h.stopped, asked && stopped)
+	since(&h.stopped, asked && stopped && moves)
 	switch {
 	case h.asked != 0:
 		look = h.asked + stopLimit

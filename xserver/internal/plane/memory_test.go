@@ -83,12 +83,15 @@ func (c *tenant) allocate(n memory.Bytes) {
 		_, m = c.device.Memory()
 		c.asked = 0
 	}
-	c.allocated += n
-	if c.resident+n <= memory.Bytes(m.Target) {
-		c.resident += n
-	} else {
-		c.resident += max(0, memory.Bytes(m.Target)-c.resident).Down()
+	here := n
+	if c.resident+n > memory.Bytes(m.Target) {
+		here = min(n, max(0, memory.Bytes(m.Target)-c.resident).Down())
 	}
+	if there := c.allocated - c.resident + n - here; m.Host != 0 && there > memory.Bytes(m.Host) {
+		c.tell()
+		return // out of memory
+	}
+	c.allocated, c.resident = c.allocated+n, c.resident+here
 	c.tell()
 	c.ring()
 }
