@@ -75,10 +75,42 @@ func TestInnerFake(t *testing.T) {
 		t.Errorf("a second open gives %p, %v; want the same driver %p", again, err, d)
 	}
 	t.Run("device", func(t *testing.T) { checkDevice(t, d) })
+	t.Run("adopted", func(t *testing.T) { checkAdopted(t, d) })
 	t.Run("errors", func(t *testing.T) { checkErrors(t, d) })
 	t.Run("launch", func(t *testing.T) { checkLaunch(t, d) })
 	t.Run("mappable memory", func(t *testing.T) { checkMapping(t, d) })
 	t.Run("contexts", func(t *testing.T) { checkContexts(t, d) })
+}
+
+// checkAdopted has a driver of functions that were found elsewhere.
+func checkAdopted(t *testing.T, d *Driver) {
+	asked := 0
+	find := func(symbol string) uintptr {
+		asked++
+		p, err := d.Proc(symbol)
+		if err != nil || symbol == "cuDeviceGetCount" {
+			return 0
+		}
+		return p.Address()
+	}
+	a, err := Adopt(find)
+	if err != nil || asked != int(procCount) {
+		t.Fatalf("%v after %d questions, want %d", err, asked, procCount)
+	}
+	checkLaunch(t, a)
+	var lacks *SymbolError
+	if _, err := a.DeviceCount(); !errors.As(err, &lacks) || lacks.Symbol != "cuDeviceGetCount" {
+		t.Errorf("a function that was not found: %v", err)
+	}
+	if _, err := a.Proc("cuNothing"); !errors.As(err, &lacks) {
+		t.Errorf("a symbol that is not there: %v", err)
+	}
+	if _, err := Adopt(func(string) uintptr { return 0 }); !errors.As(err, &lacks) || lacks.Symbol != "cuInit" {
+		t.Errorf("no functions at all: %v", err)
+	}
+	if again, err := Open(); again != d || err != nil {
+		t.Errorf("the process's driver is %p, %v; want %p", again, err, d)
+	}
 }
 
 func checkDevice(t *testing.T, d *Driver) {

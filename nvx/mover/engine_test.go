@@ -1,8 +1,10 @@
 package mover
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"os"
 	"os/exec"
 	"regexp"
@@ -42,8 +44,11 @@ type program struct {
 	engine  *Engine
 	cancel  context.CancelFunc
 	parts   sync.WaitGroup
-	written map[memory.ID]uint64 // what each segment was filled with
+	served  chan struct{}
+	broken  atomic.Pointer[string] // what was recovered from
+	written map[memory.ID]uint64   // what each segment was filled with
 	buffer  []byte
+	wanted  []byte
 
 	mu    sync.Mutex
 	moves []outcome // protected by mu
@@ -55,7 +60,7 @@ func start(t *testing.T, sizes ...memory.Bytes) *program {
 		t.Skip("runs as a process of its own, started by another test")
 	}
 	runtime.LockOSThread()
-	p := &program{t: t, written: map[memory.ID]uint64{}, buffer: make([]byte, 32*memory.MiB), host: memory.HostFigures{Available: 8 * memory.GiB}}
+	p := &program{t: t, written: map[memory.ID]uint64{}, buffer: make([]byte, 32*memory.MiB), wanted: make([]byte, 32*memory.MiB), host: memory.HostFigures{Available: 8 * memory.GiB}}
 	var err error
 	p.driver, err = cuda.Open()
 	p.must(err)
@@ -88,17 +93,29 @@ func start(t *testing.T, sizes ...memory.Bytes) *program {
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
-	p.parts.Go(func() { p.engine.Serve(ctx, 0, p.page) })
+	p.served = make(chan struct{})
+	p.spawn(func() { defer close(p.served); p.engine.Serve(ctx, 0, p.page) })
 	t.Cleanup(p.end)
 	return p
+}
+
+// spawn is what the agent gives the engine.
+func (p *program) spawn(f func()) {
+	p.parts.Go(func() {
+		defer func() {
+			if r := recover(); r != nil {
+				said := fmt.Sprint(r)
+				p.broken.Store(&said)
+			}
+		}()
+		f()
+	})
 }
 
 func (p *program) end() {
 	p.cancel()
 	done := make(chan struct{})
-	go func() { p.parts.Wait(); close(done) }()
-	time.Sleep(time.Millisecond)
-	p.engine.Close()
+	go func() { <-p.served; p.engine.Close(); p.parts.Wait(); close(done) }()
 	select {
 	case <-done:
 	case <-time.After(10 * time.Second):
@@ -113,14 +130,25 @@ func (p *program) must(err error) {
 	}
 }
 
+// pattern is what a segment has that was filled from a seed: pages of the same
+// words, each with its own first one.
+func (p *program) pattern(b []byte, seed uint64) {
+	const page = 4096
+	for i := 0; i < page; i += 8 {
+		binary.LittleEndian.PutUint64(b[i:], seed+uint64(i)*0x9e3779b97f4a7c15)
+	}
+	for at := page; at < len(b); at += page {
+		copy(b[at:], b[:page])
+		binary.LittleEndian.PutUint64(b[at:], seed^uint64(at))
+	}
+}
+
 // fill writes a segment as the program would.
 func (p *program) fill(id memory.ID, seed uint64) {
 	p.t.Helper()
 	s := p.memory.segments[id]
 	b := p.buffer[:s.Bytes]
-	for i := 0; i < len(b); i += 8 {
-		binary.LittleEndian.PutUint64(b[i:], seed+uint64(i)*0x9e3779b97f4a7c15)
-	}
+	p.pattern(b, seed)
 	p.must(p.driver.MemcpyHtoD(abi.DevicePtr(s.Address), b))
 	p.written[id] = seed
 }
@@ -130,12 +158,10 @@ func (p *program) check() {
 	p.t.Helper()
 	for id, seed := range p.written {
 		s := p.memory.segments[id]
-		b := p.buffer[:s.Bytes]
+		b, want := p.buffer[:s.Bytes], p.wanted[:s.Bytes]
 		p.must(p.driver.MemcpyDtoH(b, abi.DevicePtr(s.Address)))
-		for i := 0; i < len(b); i += 8 {
-			if have, want := binary.LittleEndian.Uint64(b[i:]), seed+uint64(i)*0x9e3779b97f4a7c15; have != want {
-				p.t.Fatalf("segment %d, %s, offset %#x: %#x, want %#x", id, s.State, i, have, want)
-			}
+		if p.pattern(want, seed); !bytes.Equal(b, want) {
+			p.t.Fatalf("segment %d, %s: not the bytes that were written", id, s.State)
 		}
 	}
 }
@@ -158,8 +184,18 @@ func (p *program) outcomes() []outcome {
 func (p *program) stop()   { p.memory.stop(); p.page.hold() }
 func (p *program) resume() { p.t.Helper(); p.must(p.memory.resume()); p.page.hold() }
 
+// resident says whether that much is on the device, and none of it is still coming.
 func (p *program) resident(b memory.Bytes) func() bool {
-	return func() bool { return p.memory.figures().Resident == b }
+	return func() bool {
+		p.memory.mu.Lock()
+		defer p.memory.mu.Unlock()
+		for _, s := range p.memory.segments {
+			if s.State == memory.Loading {
+				return false
+			}
+		}
+		return p.memory.figuresLocked().Resident == b
+	}
 }
 
 const mib = memory.MiB
@@ -293,6 +329,63 @@ func TestInnerHostLimit(t *testing.T) {
 	p.mu.Unlock()
 	p.page.order(Orders{Managed: true, Target: 0, Host: 300 * mib})
 	p.eventually("all to go", p.resident(0))
+	p.resume()
+	p.check()
+}
+
+func TestPanicLeavesNoMoveBehind(t *testing.T) { onDevice(t, "TestInnerPanic") }
+
+// TestInnerPanic has the engine break in the middle of a move: its copies have ended
+// and the move lock is given back before anybody hears of it, and the bytes are right.
+func TestInnerPanic(t *testing.T) {
+	p := start(t, sizes...)
+	p.memory.mu.Lock()
+	p.memory.fail = func(call string) error {
+		if call == "away" {
+			panic("broken")
+		}
+		return nil
+	}
+	p.memory.mu.Unlock()
+	p.page.order(Orders{Managed: true, Target: 0})
+	p.stop()
+	p.eventually("the panic", func() bool { return p.broken.Load() != nil })
+	if *p.broken.Load() != "broken" {
+		t.Errorf("recovered %q", *p.broken.Load())
+	}
+	p.memory.mu.Lock()
+	if p.memory.moving {
+		t.Error("the move is still under way")
+	}
+	p.memory.mu.Unlock()
+	p.resume()
+	p.check()
+}
+
+func TestStallIsTold(t *testing.T) { onDevice(t, "TestInnerStall") }
+
+// TestInnerStall holds that a process that would run, and stands still for a move, is told
+// to have lost that time, and one whose turn it is not is not.
+func TestInnerStall(t *testing.T) {
+	p := start(t, sizes...)
+	stalled := func() time.Duration {
+		p.page.mu.Lock()
+		defer p.page.mu.Unlock()
+		return p.page.stalled
+	}
+	p.stop()
+	p.page.order(Orders{Managed: true, Target: 64 * mib})
+	p.eventually("memory to go", func() bool { return p.page.told() == 1 })
+	if d := stalled(); d != 0 {
+		t.Errorf("stalled %v while it was not its turn", d)
+	}
+	p.page.change(func() { p.page.open = true })
+	began := time.Now()
+	p.page.order(Orders{Managed: true, Target: 204 * mib})
+	p.eventually("memory to come", func() bool { return p.resident(204*mib)() && stalled() > 0 })
+	if d := stalled(); d > time.Since(began) {
+		t.Errorf("stalled %v of %v", d, time.Since(began))
+	}
 	p.resume()
 	p.check()
 }

@@ -39,6 +39,7 @@ type section struct {
 	copier  *copier // nil: not made yet
 	stock   stock
 	pieces  []piece
+	undone  []memory.ID
 
 	told    uint32 // the answer that was last told as carried out
 	tries   int    // in a row that failed or were refused
@@ -214,10 +215,13 @@ func (s *section) move(want uint32, n need) time.Duration {
 	if err != nil || o.err != nil {
 		return s.again(later, latest)
 	}
-	if s.waited != 0 { // it was wanted at once
+	switch {
+	case o.starved:
+		return never
+	case s.waited != 0: // it was wanted at once
 		return s.again(soonest, soon)
 	}
-	return never
+	return s.again(soon, latest) // what there is to move is in use, or stays for good
 }
 
 // carry makes the plan, carries it out and ends the move, whatever happens.
@@ -235,6 +239,7 @@ func (s *section) carry() (o outcome, err error) {
 		sound = true
 		return o, fmt.Errorf("list: %w", err)
 	}
+	s.undo()
 	_, orders := s.board.Orders()
 	goal, err := s.planner.make(orders.Target)
 	if err != nil {
@@ -244,6 +249,24 @@ func (s *section) carry() (o outcome, err error) {
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
 	sound = true
 	return o, nil
+}
+
+// undo takes back what an earlier move loaded in vain and could not undo.
+func (s *section) undo() {
+	s.undone = s.undone[:0]
+	for i := range s.planner.list {
+		if s.planner.list[i].State == memory.Loading {
+			s.undone = append(s.undone, s.planner.list[i].ID)
+		}
+	}
+	if len(s.undone) == 0 || s.memory.Away(s.index, s.undone) != nil {
+		return
+	}
+	for i := range s.planner.list {
+		if s.planner.list[i].State == memory.Loading {
+			s.planner.list[i].State = memory.Away
+		}
+	}
 }
 
 // drain waits for the copies that are under way, for as long as is decent.
