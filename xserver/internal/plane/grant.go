@@ -101,6 +101,9 @@ func (p *Plane) wake() {
 func (p *Plane) grantOf(s *section) board.Grant {
 	st, level := s.seat, s.level()
 	threshold, batch := s.process.Settings.Bounds(level)
+	if s.mustDrain(level) {
+		threshold, batch = 1, 1
+	}
 	return board.Grant{
 		Open:      st.runs() && st.hold == 0 && s.mayOpen(),
 		Mode:      boardMode(st.mode),
