@@ -9,12 +9,12 @@ import (
 
 // memoryStats is the JSON of xcli memory stats. Amounts are in bytes.
 type memoryStats struct {
-	Managed  bool            `json:"managed"`
-	Policy   string          `json:"policy,omitempty"`
-	Awaiting bool            `json:"awaiting,omitempty"` // programs of before a restart are waited for
-	Host     *hostMemoryRow  `json:"host,omitempty"`
-	Devices  []deviceMemory  `json:"devices,omitempty"`
-	Tasks    []processMemory `json:"processes,omitempty"`
+	Managed   bool            `json:"managed"`
+	Policy    string          `json:"policy,omitempty"`
+	Awaiting  bool            `json:"awaiting,omitempty"` // programs of before a restart are waited for
+	Host      *hostMemoryRow  `json:"host,omitempty"`
+	Devices   []deviceMemory  `json:"devices,omitempty"`
+	Processes []processMemory `json:"processes,omitempty"`
 }
 
 type hostMemoryRow struct {
@@ -84,7 +84,7 @@ func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
 		})
 		for _, p := range d.Processes {
 			m := p.Memory
-			s.Tasks = append(s.Tasks, processMemory{
+			s.Processes = append(s.Processes, processMemory{
 				Task: p.Task, PID: p.Pid, Name: p.Name, UID: p.Uid, Device: d.Uuid, Limit: m.Limit,
 				Allocated: m.Allocated, Resident: m.Resident, Host: m.Host, Pinned: m.Pinned, Asked: m.Asked, Waste: m.Waste,
 				Target: m.Target, Desired: m.Desired, WorkingSet: m.WorkingSet, MovedIn: m.MovedIn, MovedOut: m.MovedOut,
