@@ -67,6 +67,7 @@ func build(dir string) error {
 		program(dir, "queue"),
 		program(dir, "streams"),
 		program(dir, "job"),
+		program(dir, "passes"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
 		cmd := exec.Command(step[0], step[1:]...)

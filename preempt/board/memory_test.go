@@ -31,7 +31,7 @@ func TestMemoryAnswers(t *testing.T) {
 		t.Errorf("word after the last is %d, want 1: 0 reads as no answer", word)
 	}
 	woken := make(chan error, 1)
-	go func() { woken <- d.WaitMemory(word, time.Minute) }()
+	go func(seen uint32) { woken <- d.WaitMemory(seen, time.Minute) }(word)
 	for done := false; !done; {
 		word = d.SetMemory(word, m)
 		d.WakeMemory()

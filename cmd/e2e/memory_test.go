@@ -1,0 +1,250 @@
+package e2e
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// memoryWorld is a world whose daemon manages the memory of a simulated device that has
+// a gibibyte of it.
+func memoryWorld(t *testing.T, budget string, args ...string) (w *world, daemon *proc) {
+	t.Helper()
+	w = newWorld(t)
+	w.env = append(w.env, "XMSCHED_SIM_HBM=1G")
+	daemon = w.daemon(append([]string{"--sim", "--hbm-budget", budget}, args...)...)
+	eventually(t, "the device to be probed", func() bool {
+		sheets, _ := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "state", "devices", "*.json"))
+		return len(sheets) > 0
+	})
+	return w, daemon
+}
+
+// passes starts a program with buffers of 32 MiB that it passes over and over.
+func (w *world) passes(name string, buffers, passes int, flags ...string) *proc {
+	w.t.Helper()
+	argv := []string{filepath.Join(built, "passes"), filepath.Join(built, "kernels.ptx"),
+		strconv.Itoa(buffers), "32", strconv.Itoa(passes), strconv.Itoa(1000 * len(name))}
+	return w.xrun(append([]string{"--name", name}, flags...), argv...)
+}
+
+// right waits until the program has ended, and checks that every word was right.
+func (p *proc) right() {
+	p.t.Helper()
+	select {
+	case <-p.ended:
+	case <-time.After(2 * time.Minute):
+		p.t.Fatalf("%s has not ended; it made %d passes and said: %s", p.name, p.count.Load(), p.said())
+	}
+	if code := p.cmd.ProcessState.ExitCode(); code != 0 { // 1: it printed which word is wrong
+		p.t.Errorf("%s ended with code %d after %d passes; it said: %s", p.name, code, p.count.Load(), p.said())
+	}
+}
+
+// memoryRow is a process in xcli memory stats --json.
+type memoryRow struct {
+	Task      uint64
+	Name      string
+	PID       int
+	Limit     uint64
+	Allocated uint64
+	Resident  uint64
+	Host      uint64
+	Pinned    uint64
+	Target    uint64
+	In        uint64 `json:"moved_in"`
+	Out       uint64 `json:"moved_out"`
+	Why       string
+}
+
+type memoryFigures struct {
+	Managed bool
+	Devices []struct {
+		Budget, Committed, Resident, Pinned uint64
+
+		Oversubscribed bool
+		LeftBehind     uint64 `json:"left_behind"`
+	}
+	Processes []memoryRow
+}
+
+// memory asks xcli.
+func (w *world) memory() (m memoryFigures) {
+	w.t.Helper()
+	out, code := w.run("xcli", "memory", "stats", "--json")
+	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 {
+		w.t.Fatalf("exit %d: %s", code, out)
+	}
+	return m
+}
+
+// overFor is how long more than the budget may be on the device: an allocation that had
+// begun under a higher target may end when that was lowered, and is moved out then.
+const overFor = 2 * time.Second
+
+// watchBudget checks until the programs have ended that the budget holds, and returns
+// the last figures of each program.
+func (w *world) watchBudget(budget uint64, programs ...*proc) map[string]memoryRow {
+	w.t.Helper()
+	last := map[string]memoryRow{}
+	within := time.Now()
+	for _, p := range programs {
+		for running := true; running; {
+			m := w.memory()
+			for _, d := range m.Devices {
+				if d.Resident+d.Pinned <= budget && d.Committed <= budget {
+					within = time.Now()
+				}
+				if time.Since(within) > overFor {
+					w.t.Errorf("budget %d: %d committed, %d resident, %d pinned", budget, d.Committed, d.Resident, d.Pinned)
+				}
+			}
+			for _, r := range m.Processes {
+				if r.Allocated >= last[r.Name].Allocated { // it frees it in the end
+					last[r.Name] = r
+				}
+			}
+			select {
+			case <-p.ended:
+				running = false
+			case <-time.After(50 * time.Millisecond):
+			}
+		}
+	}
+	return last
+}
+
+// levels runs a test of memory with tasks that are stopped hard, and with such that are
+// drained.
+func levels(t *testing.T, f func(t *testing.T, level string)) {
+	for _, level := range []string{"3", "2"} {
+		t.Run("level "+level, func(t *testing.T) { f(t, level) })
+	}
+}
+
+// TestCase22TwoExceedTheDeviceTogether has two programs of 192 MiB under a budget of
+// 256: both make all their passes, and every byte is right.
+func TestCase22TwoExceedTheDeviceTogether(t *testing.T) {
+	levels(t, func(t *testing.T, level string) {
+		w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
+		a := w.passes("a", 6, 40, "--level", level)
+		b := w.passes("bb", 6, 40, "--level", level)
+		budget := uint64(256 << 20)
+		if level == "2" {
+			budget *= 2 // who is never Stopped keeps what it had
+		}
+		last := w.watchBudget(budget, a, b)
+		a.right()
+		b.right()
+		t.Logf("figures: %+v", last)
+		moved := last["a"].In + last["a"].Out + last["bb"].In + last["bb"].Out
+		if moved == 0 && level == "3" { // one that is drained need never be without work
+			t.Error("nothing moved")
+		}
+	})
+}
+
+// TestCase22OneExceedsTheDevice has a program of one and a half times the budget.
+func TestCase22OneExceedsTheDevice(t *testing.T) {
+	levels(t, func(t *testing.T, level string) {
+		w, _ := memoryWorld(t, "256MiB")
+		p := w.passes("large", 12, 20, "--level", level)
+		last := w.watchBudget(256<<20, p)
+		p.right()
+		if r := last["large"]; r.Host == 0 || r.Resident == 0 {
+			t.Errorf("figures: %+v", r)
+		}
+	})
+}
+
+// TestCase24KilledInMidMove kills one of two that do not fit together, again and again:
+// the other is right, and in the end has the budget for itself.
+func TestCase24KilledInMidMove(t *testing.T) {
+	w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
+	a := w.passes("stays", 6, 60)
+	for i := range 4 {
+		b := w.passes("killed", 6, 1000)
+		b.progress()
+		time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+		b.end()
+	}
+	a.right()
+	eventually(t, "the memory to be free", func() bool {
+		for _, d := range w.memory().Devices {
+			if d.Committed != 0 || d.Resident != 0 || d.LeftBehind != 0 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestCase31MemoryWithoutTheDaemon kills the daemon while two programs take turns that
+// do not fit together: they go on, and when it is back it knows what they have.
+func TestCase31MemoryWithoutTheDaemon(t *testing.T) {
+	w, daemon := memoryWorld(t, "256MiB", "--policy", "RR")
+	a, b := w.passes("a", 6, 120), w.passes("bb", 6, 120)
+	a.progress()
+	b.progress()
+	daemon.signal(syscall.SIGKILL)
+	a.progress()
+	b.progress()
+	w.daemon("--sim", "--hbm-budget", "256MiB", "--policy", "RR")
+	a.progress()
+	b.progress()
+	a.right()
+	b.right()
+}
+
+// TestCase25EachSeesItsLimit has a program told its limit and its own use, whatever its
+// neighbour has.
+func TestCase25EachSeesItsLimit(t *testing.T) {
+	w, _ := memoryWorld(t, "512MiB")
+	neighbour := w.passes("neighbour", 8, 1000)
+	neighbour.progress()
+	p := w.passes("limited", 2, 1, "--memory-limit", "128MiB")
+	first := <-p.lines
+	p.right()
+	if first != "total 134217728 free 134217728" {
+		t.Errorf("it was told %q of its memory", first)
+	}
+	over := w.passes("over", 5, 1, "--memory-limit", "128MiB")
+	<-over.ended
+	if !strings.Contains(over.said(), "cuMemAlloc_v2(&at[i], bytes): error 2") {
+		t.Errorf("beyond its limit it said: %s", over.said())
+	}
+}
+
+// TestMemorySetOverTheSocket changes what holds while programs run.
+func TestMemorySetOverTheSocket(t *testing.T) {
+	w, _ := memoryWorld(t, "512MiB")
+	p := w.passes("p", 6, 200)
+	p.progress()
+	for _, c := range []struct {
+		args []string
+		code int
+		want string
+	}{
+		{[]string{"--budget", "128MiB"}, 0, "budget 128 MiB, host budget none, policy predict"},
+		{[]string{"--policy", "SWAP"}, 0, "policy swap"},
+		{[]string{"--policy", "none"}, 2, "no memory policy"},
+		{[]string{"--pid", strconv.Itoa(p.cmd.Process.Pid), "--limit", "64MiB"}, 2, "does not hold the"},
+		{[]string{"--pid", strconv.Itoa(p.cmd.Process.Pid), "--limit", "1GiB"}, 0, "limit 1 GiB"},
+		{[]string{"--budget", "1k"}, 2, "allowed are 2 MiB to"},
+		{[]string{"--limit", "1GiB"}, 2, "a limit is a task's"},
+	} {
+		out, code := w.run("xcli", append([]string{"memory", "set"}, c.args...)...)
+		if code != c.code || !strings.Contains(out, c.want) {
+			t.Errorf("%v: exit %d: %s", c.args, code, out)
+		}
+	}
+	eventually(t, "the smaller budget to hold", func() bool {
+		m := w.memory()
+		return len(m.Devices) == 1 && m.Devices[0].Resident <= 128<<20 && len(m.Processes) == 1 && m.Processes[0].Limit == 1<<30
+	})
+	p.progress()
+}

@@ -1,0 +1,119 @@
+/*
+ * A program with more memory than it may find on the device: it fills buffers, passes
+ * over all of them again and again, each word counted up by one a pass, and looks at
+ * every word at the end, where it says "right" or which one is wrong.
+ *
+ * Prints the number of passes made.
+ *
+ *   passes PTX BUFFERS MIB PASSES VALUE
+ *
+ * At the start it prints what the driver says of the device's memory: total and free.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The driver's interface, as far as it is used here. */
+typedef unsigned long long dptr;
+int cuInit(unsigned flags);
+int cuDeviceGet(int *device, int ordinal);
+int cuDevicePrimaryCtxRetain(void **context, int device);
+int cuCtxSetCurrent(void *context);
+int cuModuleLoadData(void **module, const void *image);
+int cuModuleGetFunction(void **function, void *module, const char *name);
+int cuStreamCreate(void **stream, unsigned flags);
+int cuStreamSynchronize(void *stream);
+int cuMemAlloc_v2(dptr *out, size_t bytes);
+int cuMemFree_v2(dptr at);
+int cuMemGetInfo_v2(size_t *free, size_t *total);
+int cuMemcpyDtoH_v2(void *to, dptr from, size_t bytes);
+int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+		   unsigned shared, void *stream, void **args, void **extra);
+
+#define CHECK(call)                                                              \
+	do {                                                                     \
+		int r_ = (call);                                                 \
+		if (r_) {                                                        \
+			fprintf(stderr, "%s: error %d\n", #call, r_);            \
+			return 1;                                                \
+		}                                                                \
+	} while (0)
+
+static char *read_file(const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	char *text = calloc(1, 1 << 20);
+
+	if (!f || !text || !fread(text, 1, (1 << 20) - 1, f))
+		exit(2);
+	fclose(f);
+	return text;
+}
+
+static int launch(void *function, void *stream, void **args)
+{
+	return cuLaunchKernel(function, 132, 1, 1, 128, 1, 1, 0, stream, args, NULL);
+}
+
+int main(int argc, char **argv)
+{
+	void *context, *module, *fill, *increment, *stream;
+	size_t bytes, have, total;
+	uint32_t passes, value, words, *copy;
+	int device, buffers;
+	dptr *at;
+
+	if (argc != 6)
+		return 2;
+	buffers = atoi(argv[2]);
+	bytes = (size_t)atoi(argv[3]) << 20;
+	passes = (uint32_t)atoi(argv[4]);
+	value = (uint32_t)atoi(argv[5]);
+	words = (uint32_t)(bytes / 4);
+	at = calloc((size_t)buffers, sizeof(*at));
+	copy = malloc(bytes);
+	if (!at || !copy)
+		return 2;
+	CHECK(cuInit(0));
+	CHECK(cuDeviceGet(&device, 0));
+	CHECK(cuDevicePrimaryCtxRetain(&context, device));
+	CHECK(cuCtxSetCurrent(context));
+	CHECK(cuModuleLoadData(&module, read_file(argv[1])));
+	CHECK(cuModuleGetFunction(&fill, module, "xm_fill"));
+	CHECK(cuModuleGetFunction(&increment, module, "xm_increment"));
+	CHECK(cuStreamCreate(&stream, 1));
+	CHECK(cuMemGetInfo_v2(&have, &total));
+	printf("total %zu free %zu\n", total, have);
+	for (int i = 0; i < buffers; i++) {
+		uint32_t with = value + (uint32_t)i;
+		void *args[] = {&at[i], &with, &words};
+
+		CHECK(cuMemAlloc_v2(&at[i], bytes));
+		CHECK(launch(fill, stream, args));
+	}
+	CHECK(cuStreamSynchronize(stream));
+	for (uint32_t n = 1; n <= passes; n++) {
+		for (int i = 0; i < buffers; i++) {
+			void *args[] = {&at[i], &words};
+
+			CHECK(launch(increment, stream, args));
+		}
+		CHECK(cuStreamSynchronize(stream));
+		printf("%u\n", n);
+		fflush(stdout);
+	}
+	for (int i = 0; i < buffers; i++) {
+		CHECK(cuMemcpyDtoH_v2(copy, at[i], bytes));
+		for (uint32_t w = 0; w < words; w++) {
+			uint32_t want = value + (uint32_t)i + passes;
+
+			if (copy[w] != want) {
+				printf("wrong: word %u of buffer %d is %u, not %u\n", w, i, copy[w], want);
+				return 1;
+			}
+		}
+		CHECK(cuMemFree_v2(at[i]));
+	}
+	printf("right\n");
+	return 0;
+}
