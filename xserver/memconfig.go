@@ -68,7 +68,7 @@ func (s *Server) recallMemorySettings(r journal.Record) {
 	if s.cfg.Memory == nil {
 		return
 	}
-	s.managed.now = *s.cfg.Memory
+	s.managed.now, s.managed.host = *s.cfg.Memory, hostFiles{root: "/"}
 	if r.Memory != nil && r.Memory.Started == s.cfg.Memory.words() {
 		if m, ok := managedFrom(r.Memory.Now); ok {
 			s.managed.now = m

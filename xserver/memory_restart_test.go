@@ -1,0 +1,104 @@
+package xserver_test
+
+import (
+	"testing"
+	"time"
+
+	mem "xmsched/memory"
+	"xmsched/preempt/board"
+	"xmsched/xserver"
+	xserverv1 "xmsched/xserver/api/v1"
+	"xmsched/xserver/client"
+)
+
+func withMemory(m xserver.ManagedMemory) func(*xserver.Config) {
+	return func(c *xserver.Config) { c.Memory = &m }
+}
+
+// tell stores figures of a player's memory on its first device.
+func (p *player) tell(allocated, resident mem.Bytes) {
+	p.t.Helper()
+	word, _ := p.board.Device(0).Memory()
+	p.board.Device(0).TellMemory(board.MemoryView{
+		Did: word, State: board.MemoryActive, Allocated: uint64(allocated), Resident: uint64(resident), Host: uint64(allocated - resident),
+	})
+	p.ring()
+}
+
+// memoryOf waits until a device's figures are as they should be.
+func memoryOf(t *testing.T, c *client.Client, what string, good func(*xserverv1.DeviceMemory) bool) *xserverv1.MemoryStatsResponse {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		r, err := c.Memory(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Devices) == 1 && good(r.Devices[0]) {
+			return r
+		}
+		if time.Now().After(end) {
+			t.Fatalf("waited 10 s for %s; there is %+v", what, r)
+		}
+	}
+}
+
+// TestMemorySettingsOutliveARestart has what was changed hold for a daemon that is
+// started in the same way, and not for one that is told another budget.
+func TestMemorySettingsOutliveARestart(t *testing.T) {
+	dir := rundir(t)
+	flags := xserver.ManagedMemory{Budget: 16 * mem.GiB, Mode: mem.Allocation}
+	d := serve(t, dir, withMemory(flags))
+	c := dial(t, dir)
+	budget, policy := uint64(12*mem.GiB), "swap"
+	if _, err := c.SetMemory(t.Context(), client.MemoryChange{Budget: &budget, Policy: &policy}); err != nil {
+		t.Fatal(err)
+	}
+	d.stop()
+	for _, again := range []struct {
+		flags  xserver.ManagedMemory
+		budget mem.Bytes
+		policy string
+	}{
+		{flags, 12 * mem.GiB, "swap"},
+		{xserver.ManagedMemory{Budget: 8 * mem.GiB, Mode: mem.Allocation}, 8 * mem.GiB, "allocation"},
+	} {
+		d := serve(t, dir, withMemory(again.flags))
+		r, err := dial(t, dir).SetMemory(t.Context(), client.MemoryChange{})
+		if err != nil || r.Budget != uint64(again.budget) || r.Policy != again.policy {
+			t.Errorf("started with %v: %+v, %v; want %v, %s", again.flags.Budget, r, err, again.budget, again.policy)
+		}
+		d.stop()
+	}
+}
+
+// TestMemoryIsNotGivenTwiceOverARestart has one of two come back first, whose daemon has
+// been replaced: what the other has is not given to it.
+func TestMemoryIsNotGivenTwiceOverARestart(t *testing.T) {
+	dir := rundir(t)
+	flags := withMemory(xserver.ManagedMemory{Budget: 16 * mem.GiB})
+	d := serve(t, dir, flags)
+	c := dial(t, dir)
+	here, there := join(t, c, client.Registration{}), join(t, c, client.Registration{})
+	here.tell(6*mem.GiB, 6*mem.GiB)
+	there.tell(10*mem.GiB, 10*mem.GiB)
+	memoryOf(t, c, "both to be known", func(m *xserverv1.DeviceMemory) bool { return m.Resident == uint64(16*mem.GiB) })
+	time.Sleep(300 * time.Millisecond) // until the journal is written
+	d.stop()
+
+	serve(t, dir, flags)
+	c = dial(t, dir)
+	back := join(t, c, client.Registration{Nonce: here.Nonce})
+	back.tell(6*mem.GiB, 6*mem.GiB)
+	r := memoryOf(t, c, "the first to be back", func(m *xserverv1.DeviceMemory) bool { return m.Resident == uint64(6*mem.GiB) })
+	if !r.Awaiting {
+		t.Error("nobody is waited for")
+	}
+	if _, m := back.board.Device(0).Memory(); m.Target > uint64(6*mem.GiB) {
+		t.Errorf("%v given while the other may have the rest", mem.Bytes(m.Target))
+	}
+	again := join(t, c, client.Registration{Nonce: there.Nonce})
+	again.tell(10*mem.GiB, 10*mem.GiB)
+	memoryOf(t, c, "the wait to end", func(m *xserverv1.DeviceMemory) bool {
+		return m.Committed == uint64(16*mem.GiB) && m.Resident == uint64(16*mem.GiB)
+	})
+}
