@@ -82,8 +82,10 @@ const (
 	// Armed is the time slice of an armed task, the shortest that the driver takes.
 	Armed = time.Microsecond
 	// Besides is the time slice of a background that runs beside a foreground bound
-	// by the CPU: 300 to 1000 us suit one that comes and goes every 20 us.
-	Besides = time.Millisecond
+	// by the CPU: the driver's own. Measured with a decode beside a training: slices of
+	// 1 ms cost the training a tenth more than this and the decode gained nothing; those
+	// of 8 ms gave the training a tenth more and cost the decode a third of its P99.
+	Besides = 2048 * time.Microsecond
 	// A slice below this is armed: with it two busy tasks stand still, or nearly.
 	shortest = 300 * time.Microsecond
 
@@ -130,33 +132,35 @@ type Reason uint8
 
 // The reasons.
 const (
-	Unjudged     Reason = iota
-	Runs                // the policy lets it run
-	Outranked           // the policy keeps it out: gate
-	Switched            // the same, and the hardware switches at once: armed
-	LongRequest         // suspended: the foreground's requests are long
-	RequestGrew         // suspended: this request of the foreground is longer than most
-	Unarmed             // suspended: nothing else stops it soon
-	LongKernels         // suspended: its own kernels are long
-	NotItsTurn          // another armed one runs
-	WaitsForStop        // its turn, as soon as the one before stands still
-	OverGap             // left suspended: the next request is near
-	RunsBeside          // runs beside a foreground that is bound by the CPU
+	Unjudged      Reason = iota
+	Runs                 // the policy lets it run
+	Outranked            // the policy keeps it out: gate
+	Switched             // the same, and the hardware switches at once: armed
+	LongRequest          // suspended: the foreground's requests are long
+	RequestGrew          // suspended: this request of the foreground is longer than most
+	Unarmed              // suspended: nothing else stops it soon
+	LongKernels          // suspended: its own kernels are long
+	NotItsTurn           // another armed one runs
+	WaitsForStop         // its turn, as soon as the one before stands still
+	OverGap              // left suspended: the next request is near
+	WaitsForSlice        // as that, once its time slice is no longer the shortest
+	RunsBeside           // runs beside a foreground that is bound by the CPU
 )
 
 var reasons = [...]string{
-	Unjudged:     "not decided yet",
-	Runs:         "runs",
-	Outranked:    "kept out by the policy",
-	Switched:     "kept out by the policy, armed",
-	LongRequest:  "suspended for a foreground with long requests",
-	RequestGrew:  "suspended for a request that grew long",
-	Unarmed:      "suspended, as it is not armed",
-	LongKernels:  "suspended, as its kernels are long",
-	NotItsTurn:   "waits for its turn among the armed",
-	WaitsForStop: "waits until the one before it stands still",
-	OverGap:      "left suspended between frequent requests",
-	RunsBeside:   "runs beside a foreground that is bound by the CPU",
+	Unjudged:      "not decided yet",
+	Runs:          "runs",
+	Outranked:     "kept out by the policy",
+	Switched:      "kept out by the policy, armed",
+	LongRequest:   "suspended for a foreground with long requests",
+	RequestGrew:   "suspended for a request that grew long",
+	Unarmed:       "suspended, as it is not armed",
+	LongKernels:   "suspended, as its kernels are long",
+	NotItsTurn:    "waits for its turn among the armed",
+	WaitsForStop:  "waits until the one before it stands still",
+	OverGap:       "left suspended between frequent requests",
+	WaitsForSlice: "suspended until its time slice suits a foreground that is bound by the CPU",
+	RunsBeside:    "runs beside a foreground that is bound by the CPU",
 }
 
 // String is the reason as listings show it.

@@ -86,6 +86,11 @@ func (c *Chooser) run(t *Task) Order {
 	if !t.open {
 		o.Reason = RunsBeside
 	}
+	if c.regime == Beside && c.busy && t.armed() {
+		// With the shortest slice it would get nothing, and every pause of the
+		// foreground would cost two switches.
+		return Order{Hold: t.order.Hold || t.stays(), Slice: t.order.Slice, Reason: WaitsForSlice}
+	}
 	if t.order.Open && !t.order.Hold {
 		return o
 	}
