@@ -44,7 +44,6 @@ type kedfTask struct {
 	id       TaskID
 	hint     time.Duration
 	k        int
-	ready    bool
 	since    time.Duration
 	deadline time.Duration // while ready
 	where    *heap[kedfTask]

@@ -242,7 +242,7 @@ func TestCase31SuspendedGoesOnWithoutTheDaemon(t *testing.T) {
 			if sig == syscall.SIGSTOP {
 				daemon.signal(syscall.SIGCONT)
 			} else {
-				daemon = w.daemon("--sim")
+				w.daemon("--sim")
 			}
 			w.level("low", 3)
 			low.standing() // it is asked again
