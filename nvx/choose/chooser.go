@@ -14,6 +14,8 @@ type Chooser struct {
 	now   time.Duration
 	tasks []*Task // in order of arrival
 
+	involved int // tasks for which more than a gate is to be decided on
+
 	regime   Regime
 	besideAt time.Duration // when it last became Beside
 	wasSo    bool          // it ever did
@@ -68,6 +70,7 @@ func (c *Chooser) Add(id compute.TaskID) *Task {
 
 // Remove forgets a task.
 func (c *Chooser) Remove(t *Task) {
+	c.weigh(t, false)
 	drop := func(x *Task) bool { return x == t }
 	c.tasks, c.dirty = slices.DeleteFunc(c.tasks, drop), slices.DeleteFunc(c.dirty, drop)
 	if c.current == t {
@@ -84,6 +87,7 @@ func (c *Chooser) SetAble(t *Task, holds, arms bool) {
 	}
 	if t.holds != holds || t.arms != arms {
 		t.holds, t.arms = holds, arms
+		c.weigh(t, true)
 		c.dirty = append(c.dirty, t)
 	}
 }
@@ -164,7 +168,7 @@ func (c *Chooser) Decide(now time.Duration) []*Task {
 	c.now = max(c.now, now)
 	c.next = 0
 	c.changed, c.opened = c.changed[:0], c.opened[:0]
-	if !c.involved() {
+	if c.involved == 0 {
 		for _, t := range c.dirty {
 			c.apply(t, c.plain(t))
 		}
@@ -194,14 +198,17 @@ func (c *Chooser) Decide(now time.Duration) []*Task {
 // Next is when to decide again without news; 0: not before some.
 func (c *Chooser) Next() time.Duration { return c.next }
 
-// involved says whether anything but gates is to be decided on.
-func (c *Chooser) involved() bool {
-	for _, t := range c.tasks {
-		if t.holds || t.order.Hold || t.order.Slice != 0 {
-			return true
-		}
+// weigh counts a task among those for which more than a gate is to be decided on, or
+// not any more.
+func (c *Chooser) weigh(t *Task, there bool) {
+	now := there && (t.holds || t.order.Hold || t.order.Slice != 0)
+	switch {
+	case now && !t.involves:
+		c.involved++
+	case !now && t.involves:
+		c.involved--
 	}
-	return false
+	t.involves = now
 }
 
 func (c *Chooser) wake(at time.Duration) {

@@ -149,6 +149,7 @@ func (c *Chooser) apply(t *Task, o Order) {
 	}
 	before := t.order
 	t.order = o
+	c.weigh(t, true)
 	switch {
 	case o.Open:
 		t.quiet = false
@@ -191,6 +192,7 @@ func (c *Chooser) setSlice(t *Task) {
 	o := t.order
 	o.Slice = want
 	t.order = o
+	c.weigh(t, true)
 	c.note(t)
 }
 

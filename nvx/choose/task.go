@@ -39,6 +39,7 @@ type Task struct {
 	held  bool
 	slice time.Duration
 
+	involves bool // counted among those for which more than the gate is decided
 	order    Order
 	closedAt time.Duration // when the gate closed
 	heldAt   time.Duration // when the suspension was ordered

@@ -132,8 +132,8 @@ func (d *device) give(level uint32) {
 	if level == 0 {
 		return
 	}
-	for _, st := range d.seats {
-		if st.ready > 0 && st.runs() {
+	for _, st := range d.working {
+		if st.runs() {
 			st.account.cost.Levels[level].Given++
 		}
 	}

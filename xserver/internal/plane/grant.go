@@ -128,7 +128,7 @@ func boardMode(m compute.Mode) board.Mode {
 // seen his present gate word yet. Idle and stopped ones launch nothing before
 // they do.
 func (p *Plane) unacknowledged(st *seat) bool {
-	for _, other := range st.device.seats {
+	for _, other := range st.device.working {
 		if other == st {
 			continue
 		}

@@ -100,6 +100,8 @@ type Plane struct {
 	touched   []*device      // whose chooser is to be asked
 	waiting   []*section     // whose client has not answered a wish yet
 	nextDid   time.Duration  // when to look for answers
+	looked    []*seat        // reused
+	halted    int            // processes that are stopped
 	newDevice bool           // one came of which the server may not know
 	mem       *keeper        // nil: memory is not managed
 	sampledAt time.Duration  // when shares were sampled
@@ -166,6 +168,9 @@ func (p *Plane) Remove(id ProcessID) {
 		}
 	}
 	delete(p.processes, id)
+	if pr.stopped {
+		p.halted--
+	}
 	p.flooding = slices.DeleteFunc(p.flooding, func(x *process) bool { return x == pr })
 	t := p.tasks[pr.Task]
 	if t.processes--; t.processes == 0 {
@@ -202,6 +207,11 @@ func (p *Plane) SetStopped(id ProcessID, stopped bool) {
 		return
 	}
 	pr.stopped = stopped
+	if stopped {
+		p.halted++
+	} else {
+		p.halted--
+	}
 	for _, s := range pr.sections {
 		if s == nil {
 			continue

@@ -483,6 +483,53 @@ func BenchmarkEdge(b *testing.B) {
 	}
 }
 
+// BenchmarkEdgeCloses is an edge that closes everybody else's gate, or opens it, where
+// one of them has work: the whole turn, and how much of it passes until that one's
+// word stands.
+func BenchmarkEdgeCloses(b *testing.B) {
+	for _, others := range []int{1, 255} {
+		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
+			p := New(Config{IdleAfter: time.Nanosecond}, compute.HPF())
+			now := time.Duration(0)
+			var sections []board.Device
+			for i := range others + 1 {
+				page, err := board.Create(1, 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.Cleanup(func() { _ = page.Close() })
+				page.Device(0).Claim(testGPU)
+				if i == 0 {
+					page.Device(0).SetReady(true)
+				}
+				p.Begin(now)
+				p.Add(Process{ID: ProcessID(i + 1), Task: compute.TaskID(i + 1), Hints: compute.Hints{Priority: i / others}, Board: page})
+				p.Finish()
+				sections = append(sections, page.Device(0))
+			}
+			low, high := sections[0], sections[others]
+			b.ReportAllocs()
+			ready := false
+			for b.Loop() {
+				ready = !ready
+				now += time.Millisecond
+				p.Begin(now)
+				high.SetReady(ready)
+				p.Edge(ProcessID(others + 1))
+				p.Finish()
+				if !ready { // it counts as idle in the next turn
+					now += time.Millisecond
+					p.Begin(now)
+					p.Finish()
+				}
+				if low.Gate().Open() == ready {
+					b.Fatal("the one with work was not answered")
+				}
+			}
+		})
+	}
+}
+
 func TestReleaseOpensEveryGate(t *testing.T) {
 	r := newRig(t)
 	low, high := r.guest(1, 0), r.guest(2, 5)

@@ -53,14 +53,12 @@ func (d *device) needsPolling() bool {
 	if len(d.seats) < 2 {
 		return false
 	}
-	for _, st := range d.seats {
-		if st.ready > 0 && st.known && !st.runs() {
+	if d.presumed > 0 {
+		return true
+	}
+	for _, st := range d.working {
+		if st.known && !st.runs() {
 			return true
-		}
-		for _, s := range st.sections {
-			if s.presumed {
-				return true
-			}
 		}
 	}
 	return false
@@ -69,7 +67,11 @@ func (d *device) needsPolling() bool {
 // pollSeats looks at everybody who runs or is presumed idle, and says whether
 // anything changed.
 func (p *Plane) pollSeats(d *device) (changed bool) {
-	for _, st := range d.seats {
+	p.looked = append(p.looked[:0], d.working...) // which a look may change
+	if d.presumed > 0 {
+		p.looked = append(p.looked[:0], d.seats...)
+	}
+	for _, st := range p.looked {
 		for _, s := range st.sections {
 			if s.process.stopped || !(s.counted && st.runs()) && !s.presumed {
 				continue
@@ -94,7 +96,8 @@ func (p *Plane) pollSection(s *section) (changed bool) {
 	switch {
 	case s.presumed:
 		if !empty || stirred || s.view.Waiting > 0 {
-			s.presumed, s.quiet.since = false, 0
+			s.presume(false)
+			s.quiet.since = 0
 			p.count(s, true, p.now)
 		}
 	case !s.counted || s.idleAt != 0:
@@ -105,7 +108,8 @@ func (p *Plane) pollSection(s *section) (changed bool) {
 		s.quiet.since = p.now
 	case p.now-s.quiet.since >= p.idleAfter(s):
 		since := s.quiet.since
-		s.presumed, s.quiet.since = true, 0
+		s.presume(true)
+		s.quiet.since = 0
 		p.count(s, false, since)
 	}
 	return s.counted != counted || stirred

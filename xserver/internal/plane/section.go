@@ -36,6 +36,9 @@ type device struct {
 	seats []*seat
 	poll  poll
 
+	working  []*seat // with work, in no order: what is looked at often goes over these alone
+	presumed int     // sections that are presumed idle
+
 	chooser *choose.Chooser
 	offer   Offer
 	touched bool // its chooser is to be asked in this turn
@@ -50,6 +53,7 @@ type seat struct {
 	device   *device
 	sections []*section
 	ready    int  // sections that count as ready
+	at       int  // while there are some: its place among the device's working
 	known    bool // the scheduler has answered
 	fresh    bool // just now, and nothing is stored yet
 	open     bool // the policy's word; what holds is the choice's order
@@ -173,6 +177,7 @@ func (p *Plane) leave(s *section) {
 	s.seat.requests = false // what ends now was cut short
 	p.count(s, false, p.now)
 	p.stopIdling(s)
+	s.presume(false)
 	st := s.seat
 	s.process.sections[s.index] = nil
 	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
@@ -228,11 +233,11 @@ func (p *Plane) lookAt(s *section) {
 	case s.view.Ready && s.presumed && before.Edge == s.view.Edge && before.Launches == s.view.Launches:
 		// It says what it said when its queues were found empty.
 	case s.view.Ready:
-		s.presumed = false
+		s.presume(false)
 		p.stopIdling(s)
 		p.count(s, true, p.readyAt(s))
 	default:
-		s.presumed = false
+		s.presume(false)
 		if s.counted {
 			p.startIdling(s)
 		}
@@ -281,6 +286,7 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	st := s.seat
 	if ready {
 		if st.ready++; st.ready == 1 {
+			st.device.begins(st)
 			if st.mem.rests {
 				p.consider(st.device)
 			}
@@ -293,12 +299,41 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 		return
 	}
 	if st.ready--; st.ready == 0 {
+		st.device.ends(st)
 		p.events = append(p.events, st.onIdle)
 		p.requested(st, since)
 		st.device.chooser.Idle(st.choice, since)
 		p.touch(st.device)
 		p.book(st)
 	}
+}
+
+// begins takes a seat among those with work.
+func (d *device) begins(st *seat) {
+	st.at = len(d.working)
+	d.working = append(d.working, st)
+}
+
+// ends takes a seat from among those with work.
+func (d *device) ends(st *seat) {
+	last := len(d.working) - 1
+	d.working[st.at] = d.working[last]
+	d.working[st.at].at = st.at
+	d.working[last] = nil
+	d.working = d.working[:last]
+}
+
+// presume says whether a section is presumed idle.
+func (s *section) presume(idle bool) {
+	switch {
+	case s.presumed == idle:
+		return
+	case idle:
+		s.seat.device.presumed++
+	default:
+		s.seat.device.presumed--
+	}
+	s.presumed = idle
 }
 
 func (p *Plane) stopIdling(s *section) {

@@ -11,7 +11,15 @@ func (p *Plane) Suspects(list []ProcessID) []ProcessID {
 			continue
 		}
 		waits := d.somebodyWaits()
-		for _, st := range d.seats {
+		seats := d.seats
+		switch {
+		case p.halted > 0:
+		case waits:
+			seats = d.working
+		default:
+			continue
+		}
+		for _, st := range seats {
 			for _, s := range st.sections {
 				wanted := s.process.stopped || waits && s.counted && st.runs()
 				if wanted && !slices.Contains(list, s.process.ID) {
@@ -25,8 +33,8 @@ func (p *Plane) Suspects(list []ProcessID) []ProcessID {
 
 // somebodyWaits says whether a task with work is kept out.
 func (d *device) somebodyWaits() bool {
-	for _, st := range d.seats {
-		if st.ready > 0 && st.known && (!st.runs() || st.hold != 0) {
+	for _, st := range d.working {
+		if st.known && (!st.runs() || st.hold != 0) {
 			return true
 		}
 	}
