@@ -39,6 +39,7 @@ type Loop struct {
 	attached map[ProcessID]*attached
 	byIndex  map[int32]*attached // what epoll names
 	indices  int32
+	more     bool          // the plane has more to do at once
 	armed    time.Duration // what the timer stands at; 0: not armed
 	suspects []ProcessID   // reused
 	muted    []*attached   // whose bells are not listened to
@@ -264,7 +265,7 @@ func (l *Loop) thread() {
 	events := make([]unix.EpollEvent, 128)
 	l.turn(nil)
 	for !l.isClosed() {
-		n, err := unix.EpollWait(l.epoll, events, -1)
+		n, err := unix.EpollWait(l.epoll, events, l.wait())
 		if err != nil && !errors.Is(err, unix.EINTR) {
 			break // the epoll descriptor itself is gone
 		}
@@ -279,6 +280,15 @@ func (l *Loop) thread() {
 	}
 }
 
+// wait is how long epoll may wait, in ms: not at all while there is more to do at once,
+// else until the timer or somebody else calls.
+func (l *Loop) wait() int {
+	if l.more {
+		return 0
+	}
+	return -1
+}
+
 func (l *Loop) isClosed() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -290,7 +300,7 @@ func (l *Loop) isClosed() bool {
 func (l *Loop) turn(events []unix.EpollEvent) {
 	begin := l.now()
 	l.plane.Begin(begin)
-	asked := len(events) == 0
+	asked := len(events) == 0 && !l.more // the first turn
 	l.dead = l.dead[:0]
 	for i := range events {
 		switch e := &events[i]; e.Fd {
@@ -329,7 +339,9 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 	l.listen()
 	l.suspects = l.plane.Suspects(l.suspects[:0])
 	l.prober.set(l.suspects, l.pid)
-	l.arm(next)
+	if l.more = next <= l.plane.now; !l.more {
+		l.arm(next)
+	}
 }
 
 func (l *Loop) pid(id ProcessID) int { return l.attached[id].PID }

@@ -90,6 +90,8 @@ type Plane struct {
 	events    []compute.Event // of this turn
 	nextSched time.Duration   // the scheduler's timer; 0 none
 	nextBeat  time.Duration
+	beating   []*process // that are still to have the present beat
+	beaten    []*process // what beating is a part of; reused
 	idling    []*section // idle, not confirmed yet
 	held      []*seat    // newcomers waiting for acknowledgements
 	nextAck   time.Duration
@@ -314,40 +316,11 @@ func (p *Plane) confirmIdle() {
 	p.idling = later
 }
 
-// beat moves the heartbeats on. It also finds claims whose bell was lost, and
-// stores gate words again that were opened by lease while this process was
-// stopped, or scribbled on.
-func (p *Plane) beat() {
-	if p.now < p.nextBeat {
-		return
-	}
-	p.nextBeat = p.now + p.cfg.Heartbeat
-	p.sampleShares()
-	for _, pr := range p.processes {
-		pr.Board.BeatDaemon()
-		p.look(pr)
-		for _, s := range pr.sections {
-			if s == nil {
-				continue
-			}
-			if s.gate != 0 && pr.Board.Device(s.index).Gate() != s.gate {
-				p.publish(s)
-			}
-			p.renew(s)
-		}
-	}
-	for _, d := range p.devices {
-		for _, st := range d.seats {
-			if st.mode == compute.Bounded {
-				p.book(st)
-				p.grain(st)
-			}
-		}
-	}
-}
-
 // next is the time of the earliest timer.
 func (p *Plane) next() time.Duration {
+	if len(p.beating) > 0 {
+		return p.now
+	}
 	t := p.nextBeat
 	sooner := func(d time.Duration) {
 		if d != 0 && d < t {

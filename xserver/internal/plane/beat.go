@@ -1,0 +1,48 @@
+package plane
+
+import "xmsched/compute"
+
+// beatsATurn is how many boards are gone over in one turn: some 30 us. An edge that
+// comes during a beat is answered before the next of them.
+const beatsATurn = 8
+
+// beat moves the heartbeats on, of a few processes a turn. It also finds claims whose
+// bell was lost, and stores gate words again that were opened by lease while this
+// process was stopped, or scribbled on.
+func (p *Plane) beat() {
+	if p.now >= p.nextBeat && len(p.beating) == 0 {
+		p.nextBeat = p.now + p.cfg.Heartbeat
+		p.sampleShares()
+		clear(p.beaten)
+		p.beaten = p.beaten[:0]
+		for _, pr := range p.processes {
+			p.beaten = append(p.beaten, pr)
+		}
+		p.beating = p.beaten
+	}
+	n := min(len(p.beating), beatsATurn)
+	for _, pr := range p.beating[:n] {
+		if p.processes[pr.ID] == pr { // its board is there
+			p.beatProcess(pr)
+		}
+	}
+	p.beating = p.beating[n:]
+}
+
+func (p *Plane) beatProcess(pr *process) {
+	pr.Board.BeatDaemon()
+	p.look(pr)
+	for _, s := range pr.sections {
+		if s == nil {
+			continue
+		}
+		if s.gate != 0 && pr.Board.Device(s.index).Gate() != s.gate {
+			p.publish(s)
+		}
+		p.renew(s)
+		if st := s.seat; st.mode == compute.Bounded {
+			p.book(st)
+			p.grain(st)
+		}
+	}
+}
