@@ -20,9 +20,10 @@ import (
 //
 // The background is ordinary computation in all scenes: kernels of so many
 // iterations as take KernelUS alone, of integer arithmetic, with all the threads that
-// the device holds. The only thing beside that is that one of the threads stores a
-// word to host memory every 10 us, and asks another whether to end every 640 us: what
-// a context is that has more to do with the host says nothing about others. An
+// the device holds. The only thing beside that is that one of the threads, whichever
+// comes to it, stores a word to host memory every 10 us, and asks another whether to
+// end every 640 us: what a context is that has more to do with the host says nothing
+// about others. An
 // observer in a process of its own reads the word without pause, beside what the
 // daemon wants and the background did about it; so a stop looks up to 10 us shorter
 // and a resumption up to 10 us longer than they are. A scene says what makes the
@@ -323,7 +324,7 @@ func (l *Lab) startHeart(ctx context.Context, w way, us float64, direct int) (*C
 	if err != nil {
 		return nil, 0, err
 	}
-	every := max(int(beatUS*perUS), 1)
+	every := max(int(lookUS*perUS), 1)
 	c, err := l.startWork("background", w, "beats", "--iterations", iterations(us, perUS), "--every", strconv.Itoa(every), "--in-flight", strconv.Itoa(inFlight),
 		"--direct", strconv.Itoa(direct), "--run-for", directRun.String(), "--hold-for", directHold.String())
 	if err != nil {
@@ -342,8 +343,9 @@ func (l *Lab) startHeart(ctx context.Context, w way, us float64, direct int) (*C
 	return c, ready.WordsFD, nil
 }
 
-// beatUS is the time between two beats of a kernel.
-const beatUS = 10
+// lookUS is how often a thread of the background asks whether a beat is due, on
+// average: threads do not advance evenly, and some of them do so more often.
+const lookUS = 5
 
 // beatStill is how long nothing beats before the observer notes it: well over the
 // beat of a kernel, and over the time between two.

@@ -13,14 +13,14 @@ import (
 )
 
 // Beats is the background program of the row preempt at Level 3: kernels of one
-// length in a row, that compute with all the threads that the device holds. One of
-// these threads counts up a word of host memory, a beat every 10 us or so; whoever
-// reads that word sees soon when they stand still. They read nothing over the link,
-// and what they store there is nothing beside their work. It may suspend itself, by
+// length in a row, that compute with all the threads that the device holds. Whichever
+// of them runs counts up a word of host memory, a beat every 10 us or so; whoever
+// reads that word sees soon when they stand still. They read hardly anything over the
+// link, and what they store there is nothing beside their work. It may suspend itself, by
 // the preload library and without a daemon.
 type Beats struct {
 	Iterations uint64 // of each thread of a kernel
-	Every      int    // iterations between two beats
+	Every      int    // iterations between two looks at the clock
 	InFlight   int    // kernels handed to the driver and not ended
 	Direct     int    // suspensions of itself; 0: none
 	// RunFor and HoldFor are the times between two suspensions (up to twice as long,
@@ -42,7 +42,7 @@ func (b Beats) Validate() error {
 
 // Where a heart's words lie in the shared memory.
 const (
-	offBeats = 0   // counted up by the kernel that runs, on from the one before
+	offBeats = 0   // counted up by the kernels
 	offStop  = 128 // not 0: kernels end
 )
 
@@ -141,11 +141,11 @@ func newHeart(g *gpu, b Beats) (*heart, error) {
 	return h, nil
 }
 
-// launch queues kernel k, whose first beat is one more than the last of the one
-// before.
-func (h *heart) launch(k int) error {
-	each := (h.settings.Iterations + uint64(h.settings.Every) - 1) / uint64(h.settings.Every)
-	args, err := h.work.args(h.beats, h.end, h.settings.Iterations, uint32(h.settings.Every), uint32(uint64(k)*each))
+// beatInterval is the time between two beats, whatever the length of the kernels.
+const beatInterval = 10 * time.Microsecond
+
+func (h *heart) launch() error {
+	args, err := h.work.args(h.beats, h.end, h.settings.Iterations, uint32(h.settings.Every), beatInterval)
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (h *heart) run(ctx context.Context, inFlight int) error {
 			}
 			h.done++
 		}
-		if err := h.launch(k); err != nil {
+		if err := h.launch(); err != nil {
 			return err
 		}
 		if err := end.Record(h.stream); err != nil {

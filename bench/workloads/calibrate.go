@@ -64,7 +64,7 @@ func withStream(f func(*gpu, cuda.Stream) error) error {
 	return f(g, stream)
 }
 
-// calibrateWork is calibrate for xm_work, with no beat but the last.
+// calibrateWork is calibrate for xm_work, with hardly a beat.
 func (g *gpu) calibrateWork(s cuda.Stream) (perUS float64, err error) {
 	w, err := g.newWork()
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *gpu) calibrateWork(s cuda.Stream) (perUS float64, err error) {
 		return 0, err
 	}
 	return calibrate(func(n uint64) (time.Duration, error) {
-		args, err := w.args(words, words+4, n, 1<<30, 0)
+		args, err := w.args(words, words+4, n, 1<<30, time.Second)
 		if err != nil {
 			return 0, err
 		}

@@ -1,6 +1,8 @@
 package workloads
 
 import (
+	"time"
+
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 	"xmsched/hal/kernels"
@@ -14,7 +16,7 @@ type fullWork struct {
 	gpu    *gpu
 	kernel cuda.Function
 	grid   uint32
-	over   abi.DevicePtr // what ends them all, once it is told
+	state  abi.DevicePtr // of all the kernels: see xm_work
 }
 
 func (g *gpu) newWork() (fullWork, error) {
@@ -31,16 +33,17 @@ func (g *gpu) newWork() (fullWork, error) {
 		return w, err
 	}
 	w.grid = g.blocks * uint32(max(resident/fullBlock, 1))
-	if w.over, err = g.driver.MemAlloc(4); err != nil {
+	const stateWords = 4
+	if w.state, err = g.driver.MemAlloc(4 * stateWords); err != nil {
 		return w, err
 	}
-	return w, g.driver.MemsetD32(w.over, 0, 1)
+	return w, g.driver.MemsetD32(w.state, 0, stateWords)
 }
 
-// args of a launch: where it shows how far it is, where it is told to end, its
-// iterations, those between two beats, and the count before the first beat.
-func (w fullWork) args(beats, end abi.DevicePtr, iterations uint64, every, base uint32) (*cuda.LaunchArgs, error) {
-	return cuda.NewLaunchArgs(beats, end, w.over, iterations, every, base)
+// args of a launch: where it beats, where it is told to end, its iterations, those
+// between two looks at the clock, and the time between two beats.
+func (w fullWork) args(beats, end abi.DevicePtr, iterations uint64, every uint32, beat time.Duration) (*cuda.LaunchArgs, error) {
+	return cuda.NewLaunchArgs(beats, end, w.state, iterations, every, uint32(beat.Nanoseconds()))
 }
 
 func (w fullWork) launch(s cuda.Stream, args *cuda.LaunchArgs) error {

@@ -43,9 +43,9 @@ observer_gap   longest time between two looks of the observer: no stop is known 
 At Level 1 all that is queued runs on, up to the bound; at Level 2 one kernel.
 
 Level 3: the background's kernels are ordinary computation that fills the GPU, of so
-many iterations as take --kernel-us alone. One of their threads counts up a word of host
-memory, a beat every 10 us, and the observer sees when they stand still: stops look up
-to 10 us shorter, resumptions up to 10 us longer than they are. Scenes:
+many iterations as take --kernel-us alone. Whichever of their threads runs counts up a
+word of host memory, a beat every 10 us, and the observer sees when they stand still:
+stops look up to 10 us shorter, resumptions up to 10 us longer than they are. Scenes:
 
 alone   short requests with nothing beside them
 native  short requests beside the background, without us

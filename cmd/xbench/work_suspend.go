@@ -20,7 +20,7 @@ func workBeats() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.Uint64Var(&b.Iterations, "iterations", 1_000_000, "of each thread of a kernel")
-	f.IntVar(&b.Every, "every", 1000, "iterations between two beats")
+	f.IntVar(&b.Every, "every", 1000, "iterations between two looks at the clock")
 	f.IntVar(&b.InFlight, "in-flight", 2, "kernels kept queued")
 	f.IntVar(&b.Direct, "direct", 0, "suspend itself so often")
 	f.DurationVar(&b.RunFor, "run-for", time.Millisecond, "between two suspensions")

@@ -16,9 +16,9 @@ var probeTable = []Kernel{
 		Touched: func(Launch) uint64 { return 8 },
 	},
 	{
-		Name: "xm_work", Params: params(u64("progress"), u64("stop"), u64("over"), u64("iterations"), u32("every"), u32("base")),
+		Name: "xm_work", Params: params(u64("progress"), u64("stop"), u64("state"), u64("iterations"), u32("every"), u32("interval")),
 		Body: work, Cost: workCost, Step: workStep,
-		Touched: func(Launch) uint64 { return 12 },
+		Touched: func(Launch) uint64 { return 8 + workState },
 	},
 	{
 		Name: "xm_count", Params: params(u64("out"), u64("data"), u64("n"), u32("value")),
@@ -59,7 +59,11 @@ func work(m Memory, l Launch) error {
 
 func workCost(l Launch) time.Duration { return stepsCost(l, arg64(l, 24)) }
 
-// workStep takes the iterations to be spread evenly over the run.
+// workState is the size of the state of xm_work.
+const workState = 16
+
+// workStep beats by the time that the kernel has run. The state's last word is not
+// the clock's here, but how many of this kernel's beats are counted.
 func workStep(m Memory, l Launch, ran time.Duration) (bool, error) {
 	progress, err := m.View(arg64(l, 0), 4, Write)
 	if err != nil {
@@ -69,21 +73,30 @@ func workStep(m Memory, l Launch, ran time.Duration) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	over, err := m.View(arg64(l, 16), 4, Update)
+	state, err := m.View(arg64(l, 16), workState, Update)
 	if err != nil {
 		return false, err
 	}
-	iterations, every, cost := arg64(l, 24), max(uint64(arg32(l, 32)), 1), workCost(l)
-	parts := (iterations + every - 1) / every
-	through := ran >= cost
-	if !through {
-		parts = uint64(float64(iterations) * (float64(ran) / float64(cost)) / float64(every))
-	}
-	binary.LittleEndian.PutUint32(progress, arg32(l, 36)+uint32(parts))
+	over, count, counted := state[:4], state[4:8], state[8:]
 	if v := binary.LittleEndian.Uint32(stop); v != 0 {
 		binary.LittleEndian.PutUint32(over, v)
 	}
-	return through || binary.LittleEndian.Uint32(over) != 0, nil
+	cost := workCost(l)
+	through := ran >= cost || binary.LittleEndian.Uint32(over) != 0
+	beats := uint64(min(max(ran, 0), cost)) / max(uint64(arg32(l, 36)), 1)
+	if ran >= cost {
+		beats = max(beats, 1) // of short kernels, too, something is seen
+	}
+	if before := binary.LittleEndian.Uint64(counted); beats > before {
+		n := binary.LittleEndian.Uint32(count) + uint32(beats-before)
+		binary.LittleEndian.PutUint32(count, n)
+		binary.LittleEndian.PutUint32(progress, n)
+		binary.LittleEndian.PutUint64(counted, beats)
+	}
+	if through {
+		binary.LittleEndian.PutUint64(counted, 0) // for the next kernel
+	}
+	return through, nil
 }
 
 func count(m Memory, l Launch) error {

@@ -46,44 +46,55 @@ func TestHeartbeatShowsTheTimeItHad(t *testing.T) {
 	}
 }
 
-func TestWorkShowsHowFarItIs(t *testing.T) {
-	m := flat{0x1000, make([]byte, 24)}
+func TestWorkBeatsByTheTimeItHad(t *testing.T) {
+	m := flat{0x1000, make([]byte, 32)}
 	k, _ := ByName("xm_work")
-	const iterations, every, base = 10_050, 100, 7
-	at := func(progress, stop, over uint64) []any {
-		return []any{progress, stop, over, uint64(iterations), uint32(every), uint32(base)}
+	const iterations, every, interval = 1_000_000, 100, 10_000
+	at := func(progress, stop, state uint64) []any {
+		return []any{progress, stop, state, uint64(iterations), uint32(every), uint32(interval)}
 	}
-	l := Launch{Grid: [3]uint32{528, 1, 1}, Block: [3]uint32{512, 1, 1}, Args: args(at(0x1000, 0x1008, 0x1010)...)}
+	const progress, stop, state = 0x1000, 0x1008, 0x1010
+	l := Launch{Grid: [3]uint32{528, 1, 1}, Block: [3]uint32{512, 1, 1}, Args: args(at(progress, stop, state)...)}
 	if err := k.Check(l); err != nil {
 		t.Fatal(err)
 	}
 	word := func(i int) uint32 { return binary.LittleEndian.Uint32(m.data[8*i:]) }
 	cost := k.Cost(l)
+	all := uint32(cost / interval)
+	if all < 1000 {
+		t.Fatalf("a kernel of %v has %d beats", cost, all)
+	}
 	for _, c := range []struct {
-		ran              time.Duration
-		stop             uint32
-		progress, ending uint32
+		ran      time.Duration
+		stop     uint32
+		progress uint32
+		through  bool
 	}{
-		{0, 0, base, 0},
-		{cost / 2, 0, base + 50, 0},
-		{cost, 0, base + 101, 1}, // the last part is a short one
-		{time.Hour, 0, base + 101, 1},
-		{cost / 4, 3, base + 25, 1},
-		{cost / 4, 0, base + 25, 1}, // told once, for all that come after
+		{0, 0, 0, false},
+		{95 * time.Microsecond, 0, 9, false},
+		{95 * time.Microsecond, 0, 9, false}, // looked at again
+		{cost - 1, 0, uint32((cost - 1) / interval), false},
+		{cost, 0, all, true},
+		{25 * time.Microsecond, 0, all + 2, false}, // the next kernel counts on
+		{time.Hour, 0, 2 * all, true},
+		{40 * time.Microsecond, 3, 2*all + 4, true}, // told to end
+		{10 * time.Microsecond, 0, 2*all + 5, true}, // once for all that come after
 	} {
 		binary.LittleEndian.PutUint32(m.data[8:], c.stop)
 		through, err := k.Step(m, l, c.ran)
-		if err != nil || through != (c.ending == 1) || word(0) != c.progress {
-			t.Errorf("after %v with stop %d: progress %d, through %v, %v; want %d, %d", c.ran, c.stop, word(0), through, err, c.progress, c.ending)
+		if err != nil || through != c.through || word(0) != c.progress {
+			t.Errorf("after %v with stop %d: progress %d, through %v, %v; want %d, %v", c.ran, c.stop, word(0), through, err, c.progress, c.through)
 		}
 	}
 	if word(2) != 3 {
-		t.Errorf("the word over is %d", word(2))
+		t.Errorf("the state says %d, not what ended the kernels", word(2))
 	}
-	if err := run(t, "xm_work", m, 1, 32, at(0x1000, 0x1008, 0x1010)...); err != nil || word(0) != base+101 {
-		t.Errorf("a whole run: progress %d, %v", word(0), err)
+	before := word(0)
+	short := []any{uint64(progress), uint64(stop), uint64(state), uint64(1), uint32(1), uint32(interval)}
+	if err := run(t, "xm_work", m, 1, 32, short...); err != nil || word(0) != before+1 {
+		t.Errorf("a kernel shorter than a beat: %d beats, %v; want one", word(0)-before, err)
 	}
-	for _, a := range [][]any{at(0, 0x1008, 0x1010), at(0x1000, 0, 0x1010), at(0x1000, 0x1008, 0)} {
+	for _, a := range [][]any{at(0, stop, state), at(progress, 0, state), at(progress, stop, 0)} {
 		if run(t, "xm_work", m, 1, 32, a...) == nil {
 			t.Errorf("work ran outside its memory: %#x", a)
 		}

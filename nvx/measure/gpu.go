@@ -194,7 +194,7 @@ type heart struct {
 	grid, block uint32
 	stream      cuda.Stream
 	args        *cuda.LaunchArgs
-	over        abi.DevicePtr // of an xm_work
+	state       abi.DevicePtr // of an xm_work
 }
 
 func (g *gpu) newHeart() (*heart, error) {
@@ -229,8 +229,8 @@ func (h *heart) beats() uint32 { return h.load(wordBeats) }
 func (h *heart) launch(g *gpu) error {
 	h.store(wordBeats, 0)
 	h.store(wordStop, 0)
-	if h.over != 0 {
-		if err := g.driver.MemsetD32Async(h.over, 0, 1, h.stream); err != nil {
+	if h.state != 0 {
+		if err := g.driver.MemsetD32Async(h.state, 0, workWords, h.stream); err != nil {
 			return err
 		}
 	}

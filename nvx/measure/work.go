@@ -14,6 +14,8 @@ const (
 	// workBeat is about the time between two beats of an xm_work: stores so rare are
 	// nothing to the link, and a kernel is seen to go on soon enough.
 	workBeat = 10 * time.Microsecond
+	// workWords is the size of an xm_work's state.
+	workWords = 4
 	// endless is the length of one that is stopped.
 	endless = 30 * time.Minute
 )
@@ -26,7 +28,7 @@ func (g *gpu) newWork(length time.Duration) (*heart, error) {
 			return nil, err
 		}
 	}
-	return g.workOf(uint64(g.perUS*microseconds(length)), uint32(g.perUS*microseconds(workBeat)))
+	return g.workOf(uint64(g.perUS*microseconds(length)), uint32(g.perUS*microseconds(workBeat)/2))
 }
 
 func (g *gpu) workOf(iterations uint64, every uint32) (*heart, error) {
@@ -35,8 +37,8 @@ func (g *gpu) workOf(iterations uint64, every uint32) (*heart, error) {
 		return nil, err
 	}
 	h.kernel, h.grid, h.block = g.work, g.full, fullBlock
-	if h.over, err = g.driver.MemAlloc(4); err == nil {
-		h.args, err = cuda.NewLaunchArgs(h.at(wordBeats), h.at(wordStop), h.over, max(iterations, 1), max(every, 1), uint32(0))
+	if h.state, err = g.driver.MemAlloc(4 * workWords); err == nil {
+		h.args, err = cuda.NewLaunchArgs(h.at(wordBeats), h.at(wordStop), h.state, max(iterations, 1), max(every, 1), uint32(workBeat.Nanoseconds()))
 	}
 	if err != nil {
 		h.free()
