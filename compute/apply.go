@@ -140,16 +140,19 @@ const maxRounds = 10_000
 
 // decide asks every decider that has to be asked, and lets gangs follow what was
 // decided, one after the other, until nothing moves any more. The one that has
-// waited longest goes first: what it gets nobody takes away.
-func (s *Scheduler) decide() {
+// waited longest goes first: what it gets nobody takes away. Where there are none,
+// verdicts on tasks without work may be left for later, which more says.
+func (s *Scheduler) decide(mayLeave bool) (more bool) {
+	mayLeave = mayLeave && len(s.gangs) == 0
 	for range maxRounds {
 		for _, m := range s.domains {
 			if m.stale(s.now) {
-				m.decide(s.now, s)
+				m.decide(s.now, s, mayLeave)
+				more = more || m.later
 			}
 		}
 		if len(s.awake) == 0 {
-			return
+			return more
 		}
 		oldest := slices.MinFunc(s.awake, func(a, b *gang) int {
 			return cmp.Or(cmp.Compare(a.since, b.since), cmp.Compare(a.serial, b.serial))
@@ -161,6 +164,7 @@ func (s *Scheduler) decide() {
 			s.touch(p)
 		}
 	}
+	return more
 }
 
 // settle has gates and accounts follow what was decided.

@@ -36,12 +36,15 @@ type classes struct {
 
 	// The highest ready class and the highest peak at the last decision.
 	topReady, topPeak int
+
+	// Classes whose tasks without work are still to be told: low <= class < high.
+	low, high int
 }
 
 type class struct {
 	tasks queue[classTask]
-	ready int
-	peaks int // tasks whose highest class it is
+	ready queue[classTask] // of these
+	peaks int              // tasks whose highest class it is
 }
 
 type classTask struct {
@@ -52,6 +55,7 @@ type classTask struct {
 	until time.Duration
 	ready bool
 	link  link[classTask] // in the tasks of its class
+	works link[classTask] // in the ready ones of its class, if it is
 	index int             // in rising
 }
 
@@ -74,6 +78,28 @@ func newClasses(of func(*TaskState, time.Duration) rank) *classes {
 }
 
 func (h *classes) Decide(s Snapshot) Decision {
+	h.decide(s)
+	for c := h.taken.from(h.low); c != none && c < h.high; c = h.taken.from(c + 1) {
+		for t := range h.classes[c].tasks.all() {
+			if !t.ready {
+				h.judge(t)
+			}
+		}
+	}
+	h.low, h.high = 0, 0
+	return Decision{Verdicts: h.verdicts, Next: h.next()}
+}
+
+// DecideFirst has the stop of a class of many cost those with work nothing that is
+// done for the others.
+func (h *classes) DecideFirst(s Snapshot) (d Decision, more bool) {
+	h.decide(s)
+	return Decision{Verdicts: h.verdicts, Next: h.next()}, h.low < h.high
+}
+
+// decide takes in the news and judges all that they are about, except those without
+// work in classes that are opened or closed.
+func (h *classes) decide(s Snapshot) {
 	h.verdicts = h.verdicts[:0]
 	for _, id := range s.Gone {
 		if t, ok := h.tasks[id]; ok {
@@ -97,14 +123,26 @@ func (h *classes) Decide(s Snapshot) Decision {
 	// A moved ready class opens or closes the classes between where it was and
 	// where it is; a moved peak takes its mode along.
 	low, high := min(oldReady, h.topReady), max(oldReady, h.topReady)
-	for c := h.taken.from(low); c != none && c < high; c = h.taken.from(c + 1) {
-		h.judgeClass(c)
+	for c := h.ready.from(low); c != none && c < high; c = h.ready.from(c + 1) {
+		for t := range h.classes[c].ready.all() {
+			h.judge(t)
+		}
 	}
+	h.leave(low, high)
 	if oldPeak != h.topPeak {
 		h.judgeClass(oldPeak)
 		h.judgeClass(h.topPeak)
 	}
-	return Decision{Verdicts: h.verdicts, Next: h.next()}
+}
+
+// leave adds to the classes whose tasks without work are still to be told.
+func (h *classes) leave(low, high int) {
+	if low < high && h.low < h.high {
+		low, high = min(low, h.low), max(high, h.high)
+	}
+	if low < high {
+		h.low, h.high = low, high
+	}
 }
 
 func (h *classes) forget(t *classTask) {
@@ -120,7 +158,7 @@ func (h *classes) update(s *TaskState, now time.Duration) {
 	t, ok := h.tasks[s.Task]
 	if !ok {
 		t = &classTask{id: s.Task, class: none, peak: none}
-		t.link.owner = t
+		t.link.owner, t.works.owner = t, t
 		h.tasks[s.Task] = t
 	}
 	r := h.rank(s, now)
@@ -200,11 +238,11 @@ func (h *classes) setReady(t *classTask, ready bool) {
 	t.ready = ready
 	c := &h.classes[t.class]
 	if ready {
-		c.ready++
+		c.ready.push(&t.works)
 		h.ready.add(t.class)
 		return
 	}
-	if c.ready--; c.ready == 0 {
+	if t.works.unlink(); c.ready.empty() {
 		h.ready.remove(t.class)
 	}
 }

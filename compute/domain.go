@@ -19,6 +19,8 @@ type domain struct {
 	gone    []TaskID
 	fresh   bool // the decider has seen nothing
 
+	later bool // verdicts on parties without work are still to come
+
 	replanned bool        // the timelines may have changed
 	states    []TaskState // reused for snapshots
 }
@@ -51,13 +53,18 @@ func (m *domain) change(p *party) {
 
 // stale says whether the decider has to be asked.
 func (m *domain) stale(now time.Duration) bool {
-	return m.fresh || m.next != 0 && m.next <= now || len(m.changed) > 0 || len(m.gone) > 0
+	return m.fresh || m.later || m.next != 0 && m.next <= now || len(m.changed) > 0 || len(m.gone) > 0
 }
 
 // decide asks the decider and notes what it says; see Scheduler.settle for what
-// comes of it.
-func (m *domain) decide(now time.Duration, s *Scheduler) {
-	decision := m.decider.Decide(m.snapshot(now))
+// comes of it. Verdicts on parties without work may be left for later.
+func (m *domain) decide(now time.Duration, s *Scheduler, mayLeave bool) {
+	var decision Decision
+	if f, ok := m.decider.(firster); ok && mayLeave && !m.fresh {
+		decision, m.later = f.DecideFirst(m.snapshot(now))
+	} else {
+		decision, m.later = m.decider.Decide(m.snapshot(now)), false
+	}
 	m.next = decision.Next
 	m.replanned = true
 	for _, v := range decision.Verdicts {

@@ -66,6 +66,13 @@ type Decision struct {
 	Next time.Duration
 }
 
+// firster is a Decider that can say what concerns tasks with work before the rest.
+// DecideFirst is Decide, but verdicts on tasks without work may be left for the next
+// call of either; more says that some are.
+type firster interface {
+	DecideFirst(s Snapshot) (d Decision, more bool)
+}
+
 // Verdict is a policy's word on one task.
 type Verdict struct {
 	Task TaskID

@@ -47,14 +47,26 @@ func (s *Scheduler) Policy() Policy { return s.policy }
 // returns what changed. now is the time since some fixed point, and never goes
 // back: an earlier value counts as the latest one seen.
 func (s *Scheduler) Apply(now time.Duration, events ...Event) Outcome {
+	out, _ := s.apply(now, events, false)
+	return out
+}
+
+// ApplyFirst is Apply for a caller who has somebody waiting for an answer: the gates of
+// tasks without work, of which there may be many, may be left as they were. Then more
+// is true, and an Apply without events gives the rest.
+func (s *Scheduler) ApplyFirst(now time.Duration, events ...Event) (out Outcome, more bool) {
+	return s.apply(now, events, true)
+}
+
+func (s *Scheduler) apply(now time.Duration, events []Event, mayLeave bool) (Outcome, bool) {
 	s.now = max(s.now, now)
 	for _, e := range events {
 		s.take(e)
 	}
-	s.decide()
+	more := s.decide(mayLeave)
 	s.settle()
 	s.lend()
-	return s.outcome()
+	return s.outcome(), more
 }
 
 func (s *Scheduler) take(e Event) {
