@@ -33,8 +33,10 @@ type Load struct {
 	Programs  int
 	KernelUS  float64
 	InFlight  int
-	Threshold int // under xmsched; 0: the default
-	Batch     int // under xmsched; 0: the default
+	Group     int  // kernels, the last of which writes its results; 0: each does
+	Pace      bool // the programs measure first how fast queued kernels end
+	Threshold int  // under xmsched; 0: the default
+	Batch     int  // under xmsched; 0: the default
 	Priority  int
 	Level     Level // under xmsched
 	// Idle is how long the load runs under xmsched before the requests begin, with
@@ -196,7 +198,8 @@ func (l *Lab) startBackground(i int, perUS float64, load Load, w way) (*backgrou
 	b := &background{}
 	child, err := l.startWatched(fmt.Sprintf("background %d", i+1), w, b.take, "background",
 		"--iterations", iterations(load.KernelUS, perUS),
-		"--in-flight", strconv.Itoa(load.InFlight))
+		"--in-flight", strconv.Itoa(load.InFlight),
+		"--group", strconv.Itoa(max(load.Group, 1)), "--pace="+strconv.FormatBool(load.Pace))
 	if err != nil {
 		return nil, err
 	}

@@ -32,13 +32,16 @@ func TestTargetsAndKernels(t *testing.T) {
 
 func TestShareMetrics(t *testing.T) {
 	// Gated the programs make 4 % less than without us.
-	all := []*shared{{target: 50, alonePS: 100, ownPS: 96}, {target: 30, alonePS: 10, ownPS: 9.6}, {target: 20, alonePS: 1, ownPS: 0.96}}
+	all := []*shared{
+		{target: 50, alonePS: 100, ownPS: 96, fill: 1, kernelUS: 10}, {target: 30, alonePS: 10, ownPS: 9.6, fill: 0.98, kernelUS: 100},
+		{target: 20, alonePS: 1, ownPS: 0.96, fill: 0.99, kernelUS: 1000},
+	}
 	m, err := shareMetrics(all, []float64{48, 2.88, 0.096}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// The third has 11.1 % instead of 20: 44 % too little.
-	for name, want := range map[string]float64{"ratio": 5.0 / 3, "total_pct": 86.4, "share1_pct": 500.0 / 9, "error_pct": 400.0 / 9} {
+	for name, want := range map[string]float64{"ratio": 5.0 / 3, "total_pct": 86.4, "share1_pct": 500.0 / 9, "error_pct": 400.0 / 9, "fill_pct": 98} {
 		if math.Abs(m[name]-want) > 1e-9 {
 			t.Errorf("%s is %v, want %v", name, m[name], want)
 		}
@@ -46,13 +49,59 @@ func TestShareMetrics(t *testing.T) {
 	if _, err := shareMetrics(all, []float64{0.5, 0, 0.1}, 1); err == nil {
 		t.Error("a ratio to nothing")
 	}
+	if got := spanError(all, time.Second); math.Abs(got-0.5) > 1e-9 { // a kernel of the third's 200
+		t.Errorf("expected error %v %%", got)
+	}
 }
 
-func TestProgressOverExactlyTheSpan(t *testing.T) {
-	p := &shared{load: &background{}}
-	done := workloads.Event{Count: 4, EndedNS: []int64{5, 10, 1e9, 3e9}}
-	if got := progress(p, done, 10, 2e9+10); math.Abs(got-1) > 1e-9 {
-		t.Errorf("%v kernels a second, want 2 in 2 s", got)
+// Rates are those between two ends of the program that has the fewest: a kernel that
+// the span cuts would make its rate inexact.
+func TestRatesBetweenEndsOfTheRarest(t *testing.T) {
+	ms := func(at ...int64) (ns []int64) {
+		for _, v := range at {
+			ns = append(ns, v*1e6)
+		}
+		return ns
+	}
+	often, err := endsOf(workloads.Event{Count: 32, EndedNS: ms(8, 1, 2, 3, 4, 5, 6, 7)}, 4, 1e6, 9e6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rare, err := endsOf(workloads.Event{Count: 4, EndedNS: ms(0, 3, 5, 7)}, 1, 1e6, 9e6)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := ratesOf([]ends{often, rare}); math.Abs(got[0]-4000) > 1e-6 || math.Abs(got[1]-500) > 1e-6 {
+		t.Errorf("%v kernels a second, want 16 and 2 in 4 ms", got)
+	}
+	if got := ratesOf([]ends{often, {}}); got[0] != 0 || got[1] != 0 {
+		t.Errorf("%v kernels a second beside a program that ended none", got)
+	}
+	if _, err := endsOf(workloads.Event{Count: 33, EndedNS: ms(1, 2)}, 4, 0, 1e9); err == nil {
+		t.Error("ends that were not kept were taken for none")
+	}
+}
+
+func TestFilled(t *testing.T) {
+	for _, c := range []struct{ perS, kernelUS, periodUS, want float64 }{
+		{19_000, 50, 52, 0.988}, // the device has a gap between two kernels
+		{9_000, 50, 52, 0.468},  // the program does not keep up
+		{100_000, 1, 10, 0.6},   // nor does the driver
+	} {
+		if got := filled(c.perS, c.kernelUS, c.periodUS); math.Abs(got-c.want) > 1e-9 {
+			t.Errorf("%+v: %v", c, got)
+		}
+	}
+}
+
+func TestShareLoad(t *testing.T) {
+	for us, want := range map[float64]Load{
+		1: {Programs: 1, KernelUS: 1, InFlight: 256, Group: 16}, 50: {Programs: 1, KernelUS: 50, InFlight: 256, Group: 8},
+		5000: {Programs: 1, KernelUS: 5000, InFlight: 20, Group: 1}, 1e6: {Programs: 1, KernelUS: 1e6, InFlight: 4, Group: 1},
+	} {
+		if got := shareLoad(us); got != want || got.Validate() != nil {
+			t.Errorf("kernels of %v us: %+v, %v", us, got, got.Validate())
+		}
 	}
 }
 

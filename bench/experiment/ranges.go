@@ -42,6 +42,7 @@ func (l Load) Validate() error {
 		limit.Check("backgrounds", l.Programs, 1, maxPrograms),
 		limit.Check("background-us", l.KernelUS, 1, maxKernelUS),
 		limit.Check("in-flight", l.InFlight, 1, maxInFlight),
+		limit.Check("group", l.Group, 0, max(l.InFlight, 1)),
 		limit.Check("threshold", l.Threshold, 0, maxBound),
 		limit.Check("batch", l.Batch, 0, maxBound),
 		limit.Check("idle", l.Idle, 0, time.Minute),

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -88,12 +87,20 @@ type shared struct {
 	target   float64 // percent
 	alonePS  float64 // kernels a second that it makes alone without us
 	ownPS    float64 // and when it always has its turn under us, a competitor being idle
+	fill     float64 // part of the device that it uses alone
+	pace     bool    // measures the device first
+	periodUS float64 // which makes a queued kernel so often
 	load     *background
 }
 
+// leastFill is how much of the device each program has to use alone. Of what two
+// programs leave unused, no scheduler can make shares: both run as if alone.
+const leastFill = 0.97
+
 // RunShare measures. Each length of kernels runs alone once, without us and under us
 // beside an idle competitor; each mix of lengths without us once for each number of
-// programs.
+// programs. Lengths with which a program alone does not fill the device are left out,
+// and that is noted.
 func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, done, total int)) ([]rows.Row, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -105,13 +112,17 @@ func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, do
 		report = func(string, int, int) {}
 	}
 	defer l.StopDaemon()
-	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, own: map[float64]float64{}, native: map[string]float64{}}
+	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, own: map[float64]float64{}, fill: map[float64]float64{}, native: map[string]float64{}}
 	var out []rows.Row
 	for i, kernels := range s.Kernels {
 		for j, target := range s.Targets {
 			what := fmt.Sprintf("share %s, kernels of %s us", target, kernels)
 			report(what, i*len(s.Targets)+j, len(s.Kernels)*len(s.Targets))
 			row, err := r.measure(ctx, target, kernels)
+			if unfilled := (*unfilledError)(nil); errors.As(err, &unfilled) {
+				l.note(what + ": " + unfilled.Error())
+				continue
+			}
 			if err != nil {
 				return out, fmt.Errorf("%s: %w", what, err)
 			}
@@ -121,6 +132,13 @@ func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, do
 	return out, nil
 }
 
+// unfilledError says that a program alone does not use the whole device.
+type unfilledError struct{ kernelUS, fill float64 }
+
+func (e *unfilledError) Error() string {
+	return fmt.Sprintf("a program with kernels of %v us uses %.1f %% of the device alone, want %.0f %%: shares of it would say nothing", e.kernelUS, 100*e.fill, 100*leastFill)
+}
+
 // sharing remembers what later measurements are compared with.
 type sharing struct {
 	lab    *Lab
@@ -128,6 +146,7 @@ type sharing struct {
 	level  int                 // in force
 	alone  map[float64]float64 // kernels a second without us, by length
 	own    map[float64]float64 // and under us
+	fill   map[float64]float64 // part of the device that one program uses alone
 	native map[string]float64  // what all programs got of the device, by lengths
 }
 
@@ -146,6 +165,9 @@ func (r *sharing) programs(ctx context.Context, target, kernels string) ([]*shar
 		if p.alonePS, err = r.aloneRate(ctx, p.kernelUS); err != nil {
 			return nil, err
 		}
+		if p.fill = r.fill[p.kernelUS]; p.fill < leastFill && !r.lab.Facts.Simulated {
+			return nil, &unfilledError{p.kernelUS, p.fill}
+		}
 		if p.ownPS, err = r.ownRate(ctx, p.kernelUS); err != nil {
 			return nil, err
 		}
@@ -158,12 +180,14 @@ func (r *sharing) aloneRate(ctx context.Context, us float64) (float64, error) {
 	if perS, ok := r.alone[us]; ok {
 		return perS, nil
 	}
-	perS, err := r.lab.LoadAlone(ctx, Load{Programs: 1, KernelUS: us, InFlight: shareInFlight(us)}, max(r.s.Span/2, 100*time.Millisecond))
+	p := &shared{kernelUS: us, pace: true}
+	perS, err := r.run(ctx, []*shared{p}, false, r.s.Span/2)
 	if err != nil {
 		return 0, fmt.Errorf("kernels of %v us alone: %w", us, err)
 	}
-	r.alone[us] = perS
-	return perS, nil
+	r.alone[us] = perS[0]
+	r.fill[us] = filled(perS[0], us, p.periodUS)
+	return perS[0], nil
 }
 
 // ownRate is what a program makes in its own turn: what a turn is worth differs by
@@ -180,16 +204,13 @@ func (r *sharing) ownRate(ctx context.Context, us float64) (float64, error) {
 		return 0, err
 	}
 	defer done()
-	perS, err := r.run(ctx, []*shared{{kernelUS: us, target: 99}}, true)
+	perS, err := r.run(ctx, []*shared{{kernelUS: us, target: 99}}, true, r.s.Span/2)
 	if err != nil {
 		return 0, fmt.Errorf("kernels of %v us in their own turn: %w", us, err)
 	}
 	r.own[us] = perS[0]
 	return perS[0], nil
 }
-
-// shareInFlight keeps some 100 ms queued, within what a program may.
-func shareInFlight(us float64) int { return min(max(int(100_000/us), 4), 256) }
 
 func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row, error) {
 	all, err := r.programs(ctx, target, kernels)
@@ -198,13 +219,13 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	}
 	key := fmt.Sprintf("%d %s", len(all), kernels)
 	if _, ok := r.native[key]; !ok {
-		perS, err := r.run(ctx, all, false)
+		perS, err := r.run(ctx, all, false, r.s.Span/2)
 		if err != nil {
 			return rows.Row{}, fmt.Errorf("without us: %w", err)
 		}
 		r.native[key] = ofDevice(all, perS)
 	}
-	perS, err := r.run(ctx, all, true)
+	perS, err := r.run(ctx, all, true, r.s.Span)
 	if err != nil {
 		return rows.Row{}, err
 	}
@@ -212,6 +233,7 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	if err != nil {
 		return rows.Row{}, err
 	}
+	metrics["span_error_pct"] = spanError(all, r.s.Span)
 	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": r.level, "span_s": r.s.Span.Seconds()}
 	if r.s.Quantum > 0 {
 		params["quantum_us"] = r.s.Quantum.Microseconds()
@@ -219,47 +241,13 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	return r.lab.Row("share", rows.ModeXmsched, len(all), params, metrics), nil
 }
 
-// ofDevice is what all programs together got of the device: the parts of what each
-// makes alone without us.
-func ofDevice(all []*shared, perS []float64) (total float64) {
-	for i, p := range all {
-		total += perS[i] / p.alonePS
-	}
-	return total
-}
-
-// shareMetrics says what the programs got, of which perS[i] are the kernels a second
-// of program i. ratio is that of the first's time to the second's, error_pct the
-// farthest that any is from its target, of the target; a program's time is what it
-// made as a part of what it makes in its own turn.
-func shareMetrics(all []*shared, perS []float64, native float64) (rows.Metrics, error) {
-	parts := make([]float64, len(all))
-	total := 0.0
-	for i, p := range all {
-		parts[i] = perS[i] / p.ownPS
-		total += parts[i]
-	}
-	if !(total > 0) || !(native > 0) || !(parts[1] > 0) {
-		return nil, fmt.Errorf("the programs made %v kernels a second, and got %v of the device without us", perS, native)
-	}
-	worst := 0.0
-	m := rows.Metrics{"ratio": parts[0] / parts[1], "total_pct": 100 * ofDevice(all, perS) / native, "native_pct": 100 * native}
-	for i, p := range all {
-		share := 100 * parts[i] / total
-		m[fmt.Sprintf("share%d_pct", i+1)] = share
-		worst = max(worst, math.Abs(share-p.target)/p.target)
-	}
-	m["error_pct"] = 100 * worst
-	return m, nil
-}
-
 // shareWarmUp is what passes before the measured part: policies begin a task with a
 // credit of its own.
 const shareWarmUp = 500 * time.Millisecond
 
 // run gives the kernels a second of each program.
-func (r *sharing) run(ctx context.Context, all []*shared, governed bool) ([]float64, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+2*r.s.Span, errors.New("the programs did not end in time"))
+func (r *sharing) run(ctx context.Context, all []*shared, governed bool, span time.Duration) ([]float64, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, setupTimeout+2*span, errors.New("the programs did not end in time"))
 	defer cancel()
 	if governed {
 		if err := r.lab.daemonFor(ctx, r.s.Level); err != nil {
@@ -284,32 +272,21 @@ func (r *sharing) run(ctx context.Context, all []*shared, governed bool) ([]floa
 		return nil, err
 	}
 	from := workloads.MonotonicNS()
-	if err := pause(ctx, r.s.Span); err != nil {
+	if err := pause(ctx, span); err != nil {
 		return nil, err
 	}
 	to := workloads.MonotonicNS()
-	var perS []float64
-	for _, p := range all {
+	ended := make([]ends, len(all))
+	for i, p := range all {
 		done, err := p.load.finish(ctx, to)
 		if err != nil {
 			return nil, err
 		}
-		perS = append(perS, progress(p, done, from, to))
+		if ended[i], err = endsOf(done, shareLoad(p.kernelUS).Group, from, to); err != nil {
+			return nil, err
+		}
 	}
-	return perS, nil
-}
-
-// progress is a program's kernels a second over exactly the span, in which also
-// stood still counts: a turn that the span cuts is what makes a figure inexact.
-func progress(p *shared, done workloads.Event, fromNS, toNS int64) float64 {
-	if uint64(len(done.EndedNS)) < done.Count {
-		return p.load.between(fromNS, toNS) / time.Duration(toNS-fromNS).Seconds()
-	}
-	ended := done.EndedNS
-	slices.Sort(ended)
-	first, _ := slices.BinarySearch(ended, fromNS)
-	last, _ := slices.BinarySearch(ended, toNS)
-	return float64(last-first) / time.Duration(toNS-fromNS).Seconds()
+	return ratesOf(ended), nil
 }
 
 func (r *sharing) start(ctx context.Context, all []*shared, governed bool) error {
@@ -327,12 +304,20 @@ func (r *sharing) start(ctx context.Context, all []*shared, governed bool) error
 			}
 			w = u
 		}
-		if p.load, err = r.lab.startBackground(i, perUS, Load{KernelUS: p.kernelUS, InFlight: shareInFlight(p.kernelUS)}, w); err != nil {
+		load := shareLoad(p.kernelUS)
+		load.Pace = p.pace
+		if p.load, err = r.lab.startBackground(i, perUS, load, w); err != nil {
 			return err
 		}
-		if _, err := p.load.child.Await(ctx, workloads.KindReady); err != nil {
+		e, err := p.load.child.Await(ctx, workloads.KindReady)
+		if err != nil {
 			return err
 		}
+		var ready workloads.Event
+		if err := e.Into(&ready); err != nil {
+			return err
+		}
+		p.periodUS = ready.PeriodUS
 		pids = append(pids, p.load.child.Pid())
 	}
 	if governed {

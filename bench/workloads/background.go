@@ -14,9 +14,14 @@ import (
 // Background is the program that keeps the device busy for ever: InFlight
 // kernels are queued at any time. They write their results to host memory, where
 // the program sees them end without a call into the driver, and compares them.
+//
+// Of a group of kernels only the last one writes: where kernels are short, looking at
+// the results of each would keep the program from launching the next ones in time.
 type Background struct {
 	Iterations uint64
 	InFlight   int
+	Group      int  // kernels, the last of which writes its results
+	Pace       bool // how fast the device is with queued kernels is measured beforehand
 }
 
 // maxInFlight is below what the driver's own queue holds (1,024 launches), so
@@ -28,10 +33,11 @@ func (b Background) Validate() error {
 	return limit.First(
 		limit.Check("iterations", b.Iterations, 1, maxIterations),
 		limit.Check("in-flight", b.InFlight, 1, maxInFlight),
+		limit.Check("group", b.Group, 1, b.InFlight),
 	)
 }
 
-// maxEnded bounds the times that are kept of ended kernels: half an hour of
+// maxEnded bounds the times that are kept of ended groups: half an hour of
 // kernels of 4.7 ms. Later ones are counted only.
 const maxEnded = 400_000
 
@@ -49,7 +55,13 @@ func RunBackground(st Steering, say *Speaker, b Background) error {
 	if err != nil {
 		return err
 	}
-	if err := say.Say(Event{Kind: KindReady, Facts: &g.facts}); err != nil {
+	ready := Event{Kind: KindReady, Facts: &g.facts}
+	if b.Pace {
+		if ready.PeriodUS, err = l.pace(); err != nil {
+			return err
+		}
+	}
+	if err := say.Say(ready); err != nil {
 		return err
 	}
 	if !st.wait() {
@@ -72,6 +84,7 @@ type load struct {
 	gpu    *gpu
 	stream cuda.Stream
 	places []*place
+	group  int           // kernels of a place
 	done   atomic.Uint64 // kernels known to have ended
 	over   atomic.Bool   // the stream is empty: nothing will be written any more
 
@@ -82,14 +95,14 @@ type load struct {
 }
 
 func newLoad(g *gpu, b Background) (*load, error) {
-	l := &load{gpu: g}
+	l := &load{gpu: g, group: b.Group}
 	var err error
 	if l.stream, err = g.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
 		return nil, err
 	}
 	expected := g.expected(b.Iterations)
-	for range b.InFlight {
-		p, err := g.newPlace(b.Iterations, expected)
+	for range b.InFlight / b.Group {
+		p, err := g.newPlace(b.Iterations, b.Group, expected)
 		if err != nil {
 			return nil, err
 		}
@@ -120,6 +133,43 @@ func (l *load) run(ctx context.Context) error {
 	close(launched)
 	<-observed
 	return err
+}
+
+// pace gives the time between two ends of kernels that lie queued, in us: what the
+// device takes for one with all that belongs to it, or what a launch takes where that
+// is more. Nothing else must use the device.
+func (l *load) pace() (float64, error) {
+	const span = 5 * time.Millisecond // of the shorter of two queues
+	first, err := l.queued(1)
+	if err != nil {
+		return 0, err
+	}
+	n := min(max(int(span/max(first, 1)), 1), maxInFlight/4)
+	short, long := time.Duration(1<<62), time.Duration(1<<62)
+	for begun, tries := time.Now(), 0; tries < 3 || time.Since(begun) < warmUp; tries++ {
+		a, err := l.queued(n)
+		if err != nil {
+			return 0, err
+		}
+		b, err := l.queued(2 * n)
+		if err != nil {
+			return 0, err
+		}
+		short, long = min(short, a), min(long, b)
+	}
+	return float64((long - short).Nanoseconds()) / 1e3 / float64(n), nil
+}
+
+// queued times n kernels in a row.
+func (l *load) queued(n int) (time.Duration, error) {
+	begun := time.Now()
+	for range n {
+		if err := l.places[0].spin(l.stream); err != nil {
+			return 0, err
+		}
+	}
+	err := l.stream.Synchronize()
+	return time.Since(begun), err
 }
 
 // faultsEvery is how often a launcher without a free place asks whether the
@@ -163,7 +213,7 @@ func (l *load) observe(launched <-chan *place, free chan<- *place) {
 		for !p.written() && !l.over.Load() {
 			time.Sleep(lookEvery)
 		}
-		if l.done.Add(1); len(l.ended) < maxEnded {
+		if l.done.Add(uint64(l.group)); len(l.ended) < maxEnded {
 			l.ended = append(l.ended, MonotonicNS())
 		}
 		l.verified += uint64(len(p.out))

@@ -26,7 +26,7 @@ func (p *place) write(words ...uint32) {
 // over; the ends of what it had launched are noted when they come all the same.
 func TestEndsAreNotedWhileTheLauncherWaits(t *testing.T) {
 	all := placesOf(3)
-	l := &load{places: all}
+	l := &load{places: all, group: 4}
 	launched, free := make(chan *place, len(all)), make(chan *place, len(all))
 	observed := make(chan struct{})
 	go func() {
@@ -57,7 +57,7 @@ func TestEndsAreNotedWhileTheLauncherWaits(t *testing.T) {
 	}
 	close(launched)
 	<-observed
-	if len(l.ended) != 3 || l.verified != 9 || l.wrong != 0 || l.done.Load() != 3 {
+	if len(l.ended) != 3 || l.verified != 9 || l.wrong != 0 || l.done.Load() != 12 {
 		t.Fatalf("%d ends, %d words verified, %d wrong", len(l.ended), l.verified, l.wrong)
 	}
 	for i, at := range l.ended {
@@ -70,7 +70,7 @@ func TestEndsAreNotedWhileTheLauncherWaits(t *testing.T) {
 // What an ended stream has not written is wrong, and nobody waits for it.
 func TestUnwrittenWordsAreWrong(t *testing.T) {
 	p := newPlaceOn(make([]uint32, 3), []uint32{7, poison, 9})
-	l := &load{places: []*place{p}}
+	l := &load{places: []*place{p}, group: 1}
 	l.over.Store(true)
 	launched, free := make(chan *place, 1), make(chan *place, 1)
 	p.write(7, poison+1)

@@ -52,7 +52,7 @@ type Event struct {
 	ReleaseUS []float64 `json:"release_us,omitempty"`
 	// Watched: with the result of beat-watch.
 	Watched *Watched `json:"watched,omitempty"`
-	// EndedNS is when each kernel was seen to have ended, in ns, at most
+	// EndedNS is when each group of kernels was seen to have ended, in ns, at most
 	// maxEnded: with the result of background.
 	EndedNS []int64 `json:"ended_ns,omitempty"`
 	// Verified counts the result words that were compared with the closed form,
@@ -71,6 +71,9 @@ type Event struct {
 	// a thread of a kernel does that fills the device: with the result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
 	FullPerUS       float64 `json:"full_per_us,omitempty"`
+	// PeriodUS is the time between two ends of queued kernels: with ready of a
+	// background that was to measure it.
+	PeriodUS float64 `json:"period_us,omitempty"`
 	// Open says how the gate is: with gate.
 	Open bool `json:"open,omitempty"`
 	// Message: with error.

@@ -10,20 +10,22 @@ import (
 	"xmsched/hal/kernels"
 )
 
-// place is one of the places in a load's queue: a spin kernel whose results lie in
-// pinned host memory. A word that no kernel writes stands in each until it is
+// place is one of the places in a load's queue: a group of spin kernels, of which the
+// last one's results lie in pinned host memory. A word that no kernel writes stands in each until it is
 // written; so whoever looks sees the kernel's end, and needs nobody else for it,
 // neither the thread that launches nor the driver.
 type place struct {
 	gpu      *gpu
 	args     *cuda.LaunchArgs
+	silent   *cuda.LaunchArgs // of those that write nothing
+	group    int
 	out      []uint32
 	expected []uint32 // shared by all places of that length
 	blank    uint32   // none of the expected words
 	seen     int      // words known to be written
 }
 
-func (g *gpu) newPlace(iterations uint64, expected []byte) (*place, error) {
+func (g *gpu) newPlace(iterations uint64, group int, expected []byte) (*place, error) {
 	b, err := g.driver.HostAlloc(uint64(len(expected)), abi.CU_MEMHOSTALLOC_PORTABLE|abi.CU_MEMHOSTALLOC_DEVICEMAP)
 	if err != nil {
 		return nil, err
@@ -33,8 +35,11 @@ func (g *gpu) newPlace(iterations uint64, expected []byte) (*place, error) {
 		return nil, err
 	}
 	p := newPlaceOn(asWords(b), asWords(expected))
-	p.gpu = g
-	p.args, err = cuda.NewLaunchArgs(at, iterations)
+	p.gpu, p.group = g, group
+	if p.args, err = cuda.NewLaunchArgs(at, iterations); err != nil {
+		return nil, err
+	}
+	p.silent, err = cuda.NewLaunchArgs(abi.DevicePtr(0), iterations)
 	return p, err
 }
 
@@ -56,14 +61,28 @@ func blankFor(expected []uint32) uint32 {
 	return blank
 }
 
+// launch queues the group.
 func (p *place) launch(s cuda.Stream) error {
-	return p.gpu.driver.Launch(p.gpu.spin, [3]uint32{p.gpu.blocks, 1, 1}, [3]uint32{blockThreads, 1, 1}, 0, s, p.args)
+	for range p.group - 1 {
+		if err := p.spin(s); err != nil {
+			return err
+		}
+	}
+	return p.queue(s, p.args)
 }
 
-// clear makes ready for a launch.
+// spin queues one kernel that writes nothing.
+func (p *place) spin(s cuda.Stream) error { return p.queue(s, p.silent) }
+
+func (p *place) queue(s cuda.Stream, args *cuda.LaunchArgs) error {
+	return p.gpu.driver.Launch(p.gpu.spin, [3]uint32{p.gpu.blocks, 1, 1}, [3]uint32{blockThreads, 1, 1}, 0, s, args)
+}
+
+// clear makes ready for a launch. Nobody else looks at the words meanwhile, so these
+// are plain stores: of atomic ones, some 17,000 would take longer than a short kernel.
 func (p *place) clear() {
 	for i := range p.out {
-		atomic.StoreUint32(&p.out[i], p.blank)
+		p.out[i] = p.blank
 	}
 	p.seen = 0
 }

@@ -102,7 +102,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		}
 	}
 	for inFlight, good := range map[int]bool{0: false, 1: true, maxInFlight: true, maxInFlight + 1: false} {
-		if err := (Background{Iterations: 1, InFlight: inFlight}).Validate(); (err == nil) != good {
+		if err := (Background{Iterations: 1, InFlight: inFlight, Group: 1}).Validate(); (err == nil) != good {
 			t.Errorf("%d in flight: %v", inFlight, err)
 		}
 	}

@@ -24,11 +24,15 @@ each with its --target as utilisation hint.
 ratio      the first's time to the second's; a program's time is its kernels a second as
            a part of what it makes when it always has its turn (an idle competitor beside)
 error      the farthest that a program's share of the time is from its target, of that
+span error how far a share can be off because whole kernels and turns are counted: one
+           kernel of its program in --span
+fill       the least part of the device that a program uses alone; where it is under 97 %,
+           there is no row: of what programs leave unused no scheduler can make shares
 total      what all made together, each as a part of what it makes alone without us, in
            percent of what they make together without us
 
 --kernel-us takes one length for all programs, or one for each joined by + (mixed).`,
-		Example: "  xbench share --target 75:25 --kernel-us 50,5000,50+5000\n  xbench share --target 50:30:20 --policy PUP --span 10s",
+		Example: "  xbench share --target 75:25 --kernel-us 50,5000,50+5000\n  xbench share --target 50:30:20 --policy PUP --span 20s",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var err error
@@ -43,7 +47,7 @@ total      what all made together, each as a part of what it makes alone without
 				measured, err := lab.RunShare(ctx, e, p.report)
 				p.done()
 				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"target", "kernel_us", "policy", "level"}, []string{
-					"ratio", "error_pct", "total_pct", "share1_pct", "share2_pct", "share3_pct", "native_pct",
+					"ratio", "error_pct", "total_pct", "share1_pct", "share2_pct", "share3_pct", "native_pct", "fill_pct", "span_error_pct",
 				}))
 			})
 		},
@@ -52,7 +56,7 @@ total      what all made together, each as a part of what it makes alone without
 	f := cmd.Flags()
 	f.StringSliceVar(&e.Targets, "target", []string{"75:25", "90:10", "50:30:20"}, "shares in percent")
 	f.StringSliceVar(&e.Kernels, "kernel-us", []string{"50", "5000", "50+5000"}, "lengths of the kernels, in us")
-	f.DurationVar(&e.Span, "span", 5*time.Second, "length of each measured part")
+	f.DurationVar(&e.Span, "span", 10*time.Second, "length of each measured part")
 	f.StringVar(&e.Policy, "policy", "PUP", "policy")
 	f.DurationVar(&e.Quantum, "quantum", 0, "length of a turn; 0: the policy's")
 	f.StringVar(&level, "level", "2", "preemption level of the programs: auto, 1, 2, 3")

@@ -114,6 +114,8 @@ func workBackground() *cobra.Command {
 	f.Uint64Var(&b.Iterations, "iterations", 0, "iterations of each kernel; 0: calibrate for --kernel-us")
 	f.Float64Var(&length, "kernel-us", 4700, "length of a kernel, in us, where --iterations is 0")
 	f.IntVar(&b.InFlight, "in-flight", 16, "kernels kept queued")
+	f.IntVar(&b.Group, "group", 1, "kernels, the last of which writes its results")
+	f.BoolVar(&b.Pace, "pace", false, "measure beforehand how fast queued kernels end")
 	return cmd
 }
 
