@@ -42,7 +42,7 @@ func drawUses(t *rapid.T) (size int, uses []ID) {
 }
 
 // checkVictims wants an order to name all that is on the device, once.
-func checkVictims(t *rapid.T, c *cache, coming ID) {
+func checkVictims(t rapid.TB, c *cache, coming ID) {
 	seen := map[ID]bool{}
 	for id := range c.order.Victims(coming) {
 		if seen[id] || !c.in[id] {
@@ -83,31 +83,41 @@ func TestLRUAgainstOracle(t *testing.T) {
 func TestTwoQueueAgainstOracle(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		size, uses := drawUses(t)
-		size = max(size, 2) // the oracle's list of ghosts has at least one
-		oracle, err := lru.New2Q[ID, bool](size)
-		if err != nil {
-			t.Fatal(err)
-		}
-		c := newCache(NewTwoQueue(size), size)
-		for i, id := range uses {
-			before := oracle.Keys()
-			if oracle.Contains(id) {
-				oracle.Get(id)
-			} else {
-				oracle.Add(id, true)
-			}
-			after, want := oracle.Keys(), ID(0)
-			for _, k := range before {
-				if !slices.Contains(after, k) {
-					want = k
-				}
-			}
-			checkVictims(t, c, id)
-			if got := c.use(id); got != want {
-				t.Fatalf("use %d, of %d: %d goes, want %d", i, id, got, want)
-			}
-		}
+		compareTwoQueue(t, max(size, 2), uses) // the oracle's list of ghosts has at least one
 	})
+}
+
+// TestTwoQueueKeepsAShortFirstQueue has a segment come back while the first queue
+// is below its share: what goes is the second queue's oldest.
+func TestTwoQueueKeepsAShortFirstQueue(t *testing.T) {
+	compareTwoQueue(t, 9, []ID{1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7, 8, 9, 22, 22, 8})
+}
+
+// compareTwoQueue wants of each use the victim that another implementation has.
+func compareTwoQueue(t rapid.TB, size int, uses []ID) {
+	oracle, err := lru.New2Q[ID, bool](size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := newCache(NewTwoQueue(size), size)
+	for i, id := range uses {
+		before := oracle.Keys()
+		if oracle.Contains(id) {
+			oracle.Get(id)
+		} else {
+			oracle.Add(id, true)
+		}
+		after, want := oracle.Keys(), ID(0)
+		for _, k := range before {
+			if !slices.Contains(after, k) {
+				want = k
+			}
+		}
+		checkVictims(t, c, id)
+		if got := c.use(id); got != want {
+			t.Fatalf("use %d, of %d: %d goes, want %d", i, id, got, want)
+		}
+	}
 }
 
 func TestFIFOLetsGoWhatCameFirst(t *testing.T) {

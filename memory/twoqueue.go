@@ -58,7 +58,7 @@ func (q *TwoQueue) Victims(coming ID) iter.Seq[ID] {
 		}
 		over, done := q.recent.len()-keep, 0
 		for id := range q.recent.oldest {
-			if done == over {
+			if done >= over {
 				break
 			}
 			if done++; !yield(id) {
