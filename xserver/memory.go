@@ -150,11 +150,7 @@ func (s *Server) keepHouse() {
 			s.forgetDead()
 			continue
 		case <-s.ending.Done():
-			select {
-			case <-s.dirty:
-				s.writeJournal()
-			default:
-			}
+			s.writeChanged()
 			return
 		}
 		select {
@@ -180,6 +176,15 @@ func (s *Server) forgetDead() {
 	s.mu.Unlock()
 	if len(dead) > 0 {
 		s.remember()
+	}
+}
+
+// writeChanged writes the journal if something changed since it was written.
+func (s *Server) writeChanged() {
+	select {
+	case <-s.dirty:
+		s.writeJournal()
+	default:
 	}
 }
 

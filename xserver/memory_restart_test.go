@@ -82,23 +82,37 @@ func TestMemoryIsNotGivenTwiceOverARestart(t *testing.T) {
 	here.tell(6*mem.GiB, 6*mem.GiB)
 	there.tell(10*mem.GiB, 10*mem.GiB)
 	memoryOf(t, c, "both to be known", func(m *xserverv1.DeviceMemory) bool { return m.Resident == uint64(16*mem.GiB) })
-	time.Sleep(300 * time.Millisecond) // until the journal is written
 	d.stop()
 
+	begin := time.Now()
 	serve(t, dir, flags)
 	c = dial(t, dir)
 	back := join(t, c, client.Registration{Nonce: here.Nonce})
 	back.tell(6*mem.GiB, 6*mem.GiB)
 	r := memoryOf(t, c, "the first to be back", func(m *xserverv1.DeviceMemory) bool { return m.Resident == uint64(6*mem.GiB) })
+	_, given := back.board.Device(0).Memory()
+	keptUp(t, begin, 4*time.Second) // those who are away are waited for 5 s
 	if !r.Awaiting {
 		t.Error("nobody is waited for")
 	}
-	if _, m := back.board.Device(0).Memory(); m.Target > uint64(6*mem.GiB) {
-		t.Errorf("%v given while the other may have the rest", mem.Bytes(m.Target))
+	if given.Target > uint64(6*mem.GiB) {
+		t.Errorf("%v given while the other may have the rest", mem.Bytes(given.Target))
 	}
-	again := join(t, c, client.Registration{Nonce: there.Nonce})
+	begin = time.Now()
+	again := attach(t, c, client.Registration{Nonce: there.Nonce})
+	again.board.Device(0).Claim(gpu)
 	again.tell(10*mem.GiB, 10*mem.GiB)
+	keptUp(t, begin, 250*time.Millisecond) // the last has 300 ms to tell what it has
 	memoryOf(t, c, "the wait to end", func(m *xserverv1.DeviceMemory) bool {
 		return m.Committed == uint64(16*mem.GiB) && m.Resident == uint64(16*mem.GiB)
 	})
+}
+
+// keptUp gives a test up on a machine so slow that the player kept the daemon waiting
+// for longer than it waits.
+func keptUp(t *testing.T, begin time.Time, limit time.Duration) {
+	t.Helper()
+	if took := time.Since(begin); took > limit && !t.Failed() {
+		t.Skipf("the machine took %v for what has to be done in %v", took, limit)
+	}
 }

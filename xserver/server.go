@@ -176,6 +176,9 @@ func (s *Server) open() (err error) {
 		return err
 	}
 	s.loop, err = plane.NewLoop(s.newPlane(), func(id plane.ProcessID) {
+		if s.ending.Err() != nil {
+			return // our end detaches them: the next daemon is to know that they were here
+		}
 		s.registry.remove(id)
 		s.rememberAttached()
 		s.forgetState()
@@ -237,6 +240,7 @@ func (s *Server) Run(ctx context.Context) error {
 	s.closeSockets()
 	s.grpc.Stop()
 	parts.Wait()
+	s.writeChanged() // whoever came until the sockets were closed is in it
 	s.log.Info("stopped", "dir", s.dir.Path())
 	return errors.Join(err, s.dir.Close())
 }
