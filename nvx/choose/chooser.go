@@ -211,6 +211,9 @@ func (c *Chooser) weigh(t *Task, there bool) {
 	t.involves = now
 }
 
+// OnlyGates says whether nothing but gates is decided on.
+func (c *Chooser) OnlyGates() bool { return c.involved == 0 }
+
 func (c *Chooser) wake(at time.Duration) {
 	if at > c.now && (c.next == 0 || at < c.next) {
 		c.next = at

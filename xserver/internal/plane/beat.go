@@ -22,7 +22,7 @@ func (p *Plane) beat() {
 	}
 	n := min(len(p.beating), beatsATurn)
 	for _, pr := range p.beating[:n] {
-		if p.processes[pr.ID] == pr { // its board is there
+		if !pr.gone { // its board is there
 			p.beatProcess(pr)
 		}
 	}

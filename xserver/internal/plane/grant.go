@@ -75,11 +75,17 @@ func (p *Plane) seat(g compute.Grant) *seat {
 // publish stores a seat's answer on one of its boards. Who sleeps on it is woken
 // when all words of the decision are stored.
 func (p *Plane) publish(s *section) {
+	before, answered := s.grant, s.gate != 0
 	s.grant = p.grantOf(s)
 	d := s.process.Board.Device(s.index)
 	s.gate = d.Store(s.gate, s.grant)
-	p.stored = append(p.stored, d)
 	p.stats.Grants++
+	before.Open = s.grant.Open
+	if answered && before == s.grant && s.dozes() {
+		p.doze(s)
+		return
+	}
+	p.stored = append(p.stored, d)
 }
 
 // wake wakes those who sleep on words that were stored: first those who are to

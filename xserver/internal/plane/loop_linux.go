@@ -60,7 +60,8 @@ type Loop struct {
 // attached is the loop's side of a process.
 type attached struct {
 	Attachment
-	index int32
+	index   int32
+	process *process // the plane's side of it
 }
 
 // What an epoll event is about.
@@ -369,8 +370,8 @@ func (l *Loop) ring(index int32) {
 	if !ok {
 		return
 	}
-	l.plane.Edge(a.ID)
-	if l.plane.Throttled(a.ID) && l.hear(a, false) {
+	l.plane.edge(a.process)
+	if a.process.flood.throttled && l.hear(a, false) {
 		l.muted = append(l.muted, a)
 	}
 }
@@ -379,7 +380,7 @@ func (l *Loop) ring(index int32) {
 // meantime is reported at once: the eventfd is never drained.
 func (l *Loop) listen() {
 	l.muted = slices.DeleteFunc(l.muted, func(a *attached) bool {
-		return l.attached[a.ID] != a || !l.plane.Throttled(a.ID) && l.hear(a, true)
+		return l.attached[a.ID] != a || !a.process.flood.throttled && l.hear(a, true)
 	})
 }
 
@@ -410,6 +411,7 @@ func (l *Loop) add(a Attachment) error {
 	l.attached[a.ID], l.byIndex[at.index] = at, at
 	l.cameBack(a.PID)
 	l.plane.Add(a.Process)
+	at.process = l.plane.processes[a.ID]
 	return nil
 }
 

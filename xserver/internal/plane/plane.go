@@ -98,6 +98,8 @@ type Plane struct {
 	flooding  []*process     // throttled
 	stored    []board.Device // gate words stored whose sleepers are not woken yet
 	asked     []board.Device // the same of wishes
+	dozing    []*section     // stored as well, and nobody is in a hurry; see dozes
+	wakeAt    time.Duration  // when they are woken
 	fresh     []*seat        // the scheduler's first answer has just come
 	touched   []*device      // whose chooser is to be asked
 	waiting   []*section     // whose client has not answered a wish yet
@@ -170,6 +172,7 @@ func (p *Plane) Remove(id ProcessID) {
 		}
 	}
 	delete(p.processes, id)
+	pr.gone = true
 	if pr.stopped {
 		p.halted--
 	}
@@ -231,13 +234,18 @@ func (p *Plane) SetStopped(id ProcessID, stopped bool) {
 
 // Edge says that a process rang its eventfd.
 func (p *Plane) Edge(id ProcessID) {
-	pr, ok := p.processes[id]
-	if !ok {
+	if pr, ok := p.processes[id]; ok {
+		p.edge(pr)
+	}
+}
+
+func (p *Plane) edge(pr *process) {
+	if pr.gone {
 		return
 	}
 	p.stats.Edges++
 	if pr.stopped { // who rings runs
-		p.SetStopped(id, false)
+		p.SetStopped(pr.ID, false)
 	}
 	p.heard(pr)
 	p.look(pr)
@@ -263,20 +271,14 @@ func (p *Plane) Finish() (next time.Duration) {
 	}
 	p.admitNewcomers()
 	p.wake()
+	p.wakeDozing()
 	return p.next()
 }
 
 // decide asks the scheduler, if there is something to ask, and then how it is done.
 func (p *Plane) decide() {
 	if len(p.events) > 0 || p.nextSched != 0 && p.nextSched <= p.now {
-		out := p.sched.Apply(p.now, p.events...)
-		clear(p.events)
-		p.events = p.events[:0]
-		p.nextSched = out.Next
-		if p.mem != nil {
-			p.planMemory(true)
-		}
-		p.carryOut(out.Grants)
+		p.apply()
 	} else if p.mem != nil {
 		p.planMemory(false)
 	}
@@ -287,6 +289,43 @@ func (p *Plane) decide() {
 		p.carryMemory()
 	}
 	p.admitFresh()
+}
+
+// apply asks the scheduler. Where nothing but gates is to be decided on, those with
+// work have their answer, and are awake, before the gates of the others are gone over.
+func (p *Plane) apply() {
+	var out compute.Outcome
+	more := false
+	if p.onlyGates() {
+		out, more = p.sched.ApplyFirst(p.now, p.events...)
+	} else {
+		out = p.sched.Apply(p.now, p.events...)
+	}
+	clear(p.events)
+	p.events = p.events[:0]
+	if p.mem != nil {
+		p.planMemory(true)
+	}
+	p.carryOut(out.Grants)
+	if more {
+		p.wake()
+		out = p.sched.Apply(p.now)
+		p.carryOut(out.Grants)
+	}
+	p.nextSched = out.Next
+}
+
+// onlyGates says whether gates are all that is decided on.
+func (p *Plane) onlyGates() bool {
+	if p.mem != nil {
+		return false
+	}
+	for _, d := range p.devices {
+		if !d.chooser.OnlyGates() {
+			return false
+		}
+	}
+	return true
 }
 
 // confirmIdle counts those idle that have stayed so for long enough.
@@ -318,7 +357,7 @@ func (p *Plane) confirmIdle() {
 
 // next is the time of the earliest timer.
 func (p *Plane) next() time.Duration {
-	if len(p.beating) > 0 {
+	if len(p.beating) > 0 || len(p.dozing) > 0 && p.wakeAt <= p.now {
 		return p.now
 	}
 	t := p.nextBeat
@@ -328,8 +367,15 @@ func (p *Plane) next() time.Duration {
 		}
 	}
 	sooner(p.nextSched)
+	if len(p.dozing) > 0 {
+		sooner(p.wakeAt)
+	}
 	for _, s := range p.idling {
-		sooner(s.idleAt)
+		at := s.idleAt
+		if p.patient(s.seat.device) {
+			at += patience
+		}
+		sooner(at)
 	}
 	for _, st := range p.held {
 		sooner(st.hold)
@@ -351,6 +397,16 @@ func (p *Plane) next() time.Duration {
 		sooner(pr.flood.lookAt)
 	}
 	return t
+}
+
+// patience is how much later a timer counts somebody idle for whom nobody waits. Every
+// edge counts those whose time has come, so that the timer has little to do where there
+// are many, and whoever comes to wait makes one.
+const patience = 100 * time.Microsecond
+
+// patient says whether nobody waits for anybody on a device.
+func (p *Plane) patient(d *device) bool {
+	return p.mem == nil && len(p.idling) > 1 && d.poll.at == 0 && !d.needsPolling()
 }
 
 // Release lets everything go, in free run: the daemon goes.

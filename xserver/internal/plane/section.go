@@ -14,6 +14,7 @@ type process struct {
 	Process
 	sections [board.Devices]*section // nil: not claimed
 	stopped  bool                    // state T: counts as idle
+	gone     bool                    // removed
 	flood    flood
 	scan     scan
 	host     hostPart // what it may take of the host
@@ -97,6 +98,8 @@ type section struct {
 	presumed bool
 	quiet    quiet
 
+	dozing bool // its gate word moved, and who sleeps on it is woken later
+
 	// What its client is to do about its channel groups, and what it did.
 	want       uint32 // the word of the last wish; 0: never asked
 	asked      board.Wish
@@ -178,6 +181,10 @@ func (p *Plane) leave(s *section) {
 	p.count(s, false, p.now)
 	p.stopIdling(s)
 	s.presume(false)
+	if s.dozing {
+		s.process.Board.Device(s.index).Wake()
+		p.dozing = slices.DeleteFunc(p.dozing, func(x *section) bool { return x == s })
+	}
 	st := s.seat
 	s.process.sections[s.index] = nil
 	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
@@ -218,6 +225,7 @@ func (p *Plane) lookAt(s *section) {
 		p.publish(s)
 		p.reassess(s.seat)
 	}
+	p.rouse(s)
 	if s.want != 0 {
 		p.answered(s)
 	}
