@@ -279,7 +279,8 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
-// TestTopOnATerminal looks at what top draws, and ends it with a key.
+// TestTopOnATerminal looks at what top draws on a terminal that does not know its
+// size, and ends it with a key.
 func TestTopOnATerminal(t *testing.T) {
 	w := newWorld(t)
 	w.daemon()
@@ -297,7 +298,7 @@ func TestTopOnATerminal(t *testing.T) {
 	var screen strings.Builder
 	seen := func(what string) bool { return strings.Contains(screen.String(), what) }
 	_ = master.SetReadDeadline(time.Now().Add(20 * time.Second))
-	for buf := make([]byte, 4096); !seen("shown") || strings.Count(screen.String(), "\x1b[H") < 3; {
+	for buf := make([]byte, 4096); !seen("shown"); {
 		n, err := master.Read(buf)
 		if err != nil {
 			t.Fatalf("%v after %q", err, screen.String())
@@ -312,7 +313,7 @@ func TestTopOnATerminal(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("top: %v", err)
 	}
-	if !seen("\x1b[?1049h") || !strings.HasSuffix(screen.String(), "\x1b[?1049l") {
+	if !seen("\x1b[?1049h") || strings.LastIndex(screen.String(), "\x1b[?1049l") < strings.LastIndex(screen.String(), "\x1b[?1049h") {
 		t.Errorf("the screen was not left as it was found: %q", screen.String())
 	}
 }

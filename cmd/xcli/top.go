@@ -197,9 +197,19 @@ func (o *options) live(c *cobra.Command, out io.Writer, l appearance) error {
 	}
 	defer conn.Close()
 	m := top.New(daemon{ctx, conn}, top.Options{Width: l.width, Height: l.height, ASCII: l.ascii, Interval: l.interval})
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out)).Run()
+	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out),
+		tea.WithWindowSize(l.width, l.height), tea.WithFilter(l.sized)).Run()
 	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
 		return nil // asked to end
 	}
 	return err
+}
+
+// sized gives a terminal that does not know its size, as in some containers, the
+// size that is asked for: nothing would be drawn on it.
+func (l appearance) sized(_ tea.Model, msg tea.Msg) tea.Msg {
+	if size, ok := msg.(tea.WindowSizeMsg); ok && (size.Width == 0 || size.Height == 0) {
+		return tea.WindowSizeMsg{Width: l.width, Height: l.height}
+	}
+	return msg
 }

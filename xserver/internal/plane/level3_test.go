@@ -369,6 +369,12 @@ func TestForegroundBoundByTheCPU(t *testing.T) {
 			t.Fatalf("the regime is %v after %v", regime(), r.now-begin)
 		}
 	}
+	// Let go once it has a longer slice, and slices change rarely.
+	for begin = r.now; !low.device.Gate().Open(); {
+		if token(30 * time.Millisecond); r.now-begin > 2*choose.SliceEvery {
+			t.Fatalf("%v after the regime changed it is kept out: %v", r.now-begin, r.plane.Describe().Seats)
+		}
+	}
 	for range 100 {
 		token(30 * time.Millisecond)
 		low.want("beside one that is bound by the CPU", true, board.Bounded)
