@@ -30,6 +30,7 @@ const (
 	fnLoaded
 	fnUnheld
 	fnDriver
+	fnPool
 )
 
 // segmentView is struct xm_segment.
@@ -95,7 +96,12 @@ func (l lentTable) Trim(section int, keep memory.Bytes) error {
 	return l.status(fnTrim, uintptr(section), uintptr(keep))
 }
 
-func (l lentTable) Pool(int) (all, idle memory.Bytes, err error) { return 0, memory.MaxBytes, nil }
+func (l lentTable) Pool(section int) (all, idle memory.Bytes, err error) {
+	bytes := new([2]uint64)
+	err = l.status(fnPool, uintptr(section), uintptr(unsafe.Pointer(&bytes[0])), uintptr(unsafe.Pointer(&bytes[1])))
+	runtime.KeepAlive(bytes)
+	return memory.Bytes(bytes[0]), memory.Bytes(bytes[1]), err
+}
 
 func (l lentTable) Slot(section int, id memory.ID) (uint64, error) {
 	address := new(uint64)

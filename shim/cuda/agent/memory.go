@@ -16,6 +16,7 @@ static int mem_away(const struct xm_memory *m, uint32_t s, const uint64_t *ids, 
 static int mem_load(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->load(s, ids, n); }
 static int mem_loaded(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->loaded(s, ids, n); }
 static int mem_unheld(const struct xm_memory *m, uint32_t s, int begin) { return m->unheld(s, begin); }
+static int mem_pool(const struct xm_memory *m, uint32_t s, uint64_t *all, uint64_t *idle) { return m->pool(s, all, idle); }
 static void *mem_driver(const struct xm_memory *m, const char *name) { return m->driver(name); }
 */
 import "C"
@@ -113,6 +114,12 @@ func (l *lent) Trim(section int, keep memory.Bytes) error {
 	return status(C.mem_trim(l.m, C.uint32_t(section), C.uint64_t(keep)))
 }
 
+func (l *lent) Pool(section int) (all, idle memory.Bytes, err error) {
+	var a, i C.uint64_t
+	err = status(C.mem_pool(l.m, C.uint32_t(section), &a, &i))
+	return memory.Clamp(uint64(a), memory.MaxBytes), memory.Clamp(uint64(i), memory.MaxBytes), err
+}
+
 func (l *lent) Slot(section int, id memory.ID) (uint64, error) {
 	var at C.uint64_t
 	err := status(C.mem_slot(l.m, C.uint32_t(section), C.uint64_t(id), &at))
@@ -155,7 +162,3 @@ func (l *lent) Driver(symbol string) uintptr {
 	name := append([]byte(symbol), 0)
 	return uintptr(C.mem_driver(l.m, (*C.char)(unsafe.Pointer(&name[0]))))
 }
-
-// Pool is not told by this version of the table: slots are bounded by the library
-// alone, and those made ahead by what the machine has left.
-func (l *lent) Pool(int) (all, idle memory.Bytes, err error) { return 0, memory.MaxBytes, nil }

@@ -104,7 +104,10 @@ struct xm_mem {
 	struct xm_arena *arenas;
 	struct xm_host_slot *slots; /* free */
 	uint64_t resident, host; /* of segments, by state; the cache is resident */
-	uint64_t cached, slots_free;
+	uint64_t loading;  /* of the resident: LOADING */
+	uint64_t promised; /* of the resident: of a batch about to be LOADING, which is counted where it is as well */
+	uint64_t cached;
+	uint64_t slots_all, slots_free; /* bytes of slots that exist, being made included; of those nobody has */
 	uint64_t asked;   /* by allocations that exist: what the program wants of it */
 	uint64_t pinned;  /* passed through (mem_count.c) */
 	uint64_t pinned_by[XM_COUNT_KINDS];
@@ -174,18 +177,21 @@ XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; f
 
 /* --- mem_slot.c ------------------------------------------------------------ */
 
-/* A free slot of that size, or a new one. */
+/* A free slot of that size, or a new one. Beyond what the daemon allows free ones of
+ * other sizes are given up for it; then CUDA_ERROR_OUT_OF_MEMORY. */
 XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot);
 /* xm_mem_lock held. */
 XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
 XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);
 XM_INTERNAL void xm_slot_trim(struct xm_mem *m, uint64_t keep);
+XM_INTERNAL void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle);
 
 /* --- mem_room.c ------------------------------------------------------------ */
 
 /* The daemon's answer; without one everything goes as far as the card. */
 struct xm_mem_bounds {
 	uint64_t target, limit, total;
+	uint64_t host; /* of slots; 0: no bound */
 };
 XM_INTERNAL struct xm_mem_bounds xm_mem_bounds(const struct xm_mem *m);
 

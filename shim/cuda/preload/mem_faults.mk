@@ -4,4 +4,4 @@ TESTS += $(OUT)/tests/mem_faults
 MEMORY := mem_table.c mem_vmm.c mem_slot.c mem_room.c mem_range.c mem_arena.c mem_alloc.c mem_lock.c mem_touch.c mem_move.c mem_ready.c
 
 $(OUT)/tests/mem_faults: testdata/mem_faults.c testdata/fake_memory.h $(MEMORY) $(wildcard *.h) Makefile mem_faults.mk | $(OUT)/tests
-	$(CC) $(CFLAGS) -I. -fsanitize=address,undefined $< $(MEMORY) -lpthread -o $@
+	$(CC) $(CFLAGS) -I. -fsanitize=address,undefined $< $(MEMORY) -Wl,--wrap=pthread_mutex_lock -lpthread -o $@

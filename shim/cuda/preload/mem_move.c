@@ -111,6 +111,12 @@ static int device(uint32_t section)
 	return m ? m->device : -ENODEV;
 }
 
+/* Host memory that is not to be had is no lack of the device's. */
+static int of_host(CUresult r)
+{
+	return r == CUDA_ERROR_OUT_OF_MEMORY ? -ENOMEM : (int)r;
+}
+
 static int slots(uint32_t section, uint32_t count, uint64_t bytes)
 {
 	struct xm_mem *m = xm_mem_of(section);
@@ -119,7 +125,7 @@ static int slots(uint32_t section, uint32_t count, uint64_t bytes)
 		return -ENODEV;
 	if (!bytes || bytes > XM_PIECE || bytes % XM_GRANULE)
 		return -EINVAL;
-	return (int)xm_slot_ahead(m, count, bytes);
+	return of_host(xm_slot_ahead(m, count, bytes));
 }
 
 static int trim(uint32_t section, uint64_t bytes)
@@ -141,7 +147,7 @@ static int with_slot(struct xm_mem *m, uint64_t id, uint64_t *pool_address)
 	if (status && status != -EBUSY)
 		return status;
 	if (!b.segs[0]->slot) {
-		status = (int)xm_slot_get(m, b.segs[0]->bytes, &slot);
+		status = of_host(xm_slot_get(m, b.segs[0]->bytes, &slot));
 		if (status)
 			return status;
 		pthread_mutex_lock(&xm_mem_lock);
@@ -169,14 +175,21 @@ static int slot(uint32_t section, uint64_t id, uint64_t *pool_address)
 
 /* --- away ------------------------------------------------------------------------- */
 
+/* What is LOADING goes back to where it came from: nothing of it has moved out. */
 static void let_device_go(struct batch *b, int from, int end)
 {
+	uint64_t out = 0;
+
 	for (int i = from; i < end; i++) {
+		out += b->segs[i]->state == XM_SEGMENT_DEVICE ? b->segs[i]->bytes : 0;
 		xm_vmm_release(b->segs[i]->device);
 		b->segs[i]->device = 0;
 		b->segs[i]->mapped = false;
 	}
 	state_of(b, from, end, XM_SEGMENT_AWAY);
+	pthread_mutex_lock(&xm_mem_lock);
+	b->m->out += out;
+	pthread_mutex_unlock(&xm_mem_lock);
 }
 
 static int take_away(struct batch *b)
@@ -193,9 +206,6 @@ static int take_away(struct batch *b)
 		if (r)
 			return (int)r;
 		let_device_go(b, i, end);
-		pthread_mutex_lock(&xm_mem_lock);
-		b->m->out += bytes;
-		pthread_mutex_unlock(&xm_mem_lock);
 	}
 	return 0;
 }
@@ -224,11 +234,12 @@ static int on_batch(uint32_t section, const uint64_t *ids, int n, uint32_t state
 
 static int away(uint32_t section, const uint64_t *ids, int n)
 {
-	return on_batch(section, ids, n, 1u << XM_SEGMENT_DEVICE, take_away);
+	return on_batch(section, ids, n, 1u << XM_SEGMENT_DEVICE | 1u << XM_SEGMENT_LOADING, take_away);
 }
 
 /* --- load ------------------------------------------------------------------------- */
 
+/* The target is looked at once (cf. mem_room.c): who acknowledges a lower one is the engine, which is in here. */
 static bool reserve(struct batch *b, uint64_t bytes)
 {
 	uint64_t target = xm_mem_bounds(b->m).target;
@@ -236,8 +247,10 @@ static bool reserve(struct batch *b, uint64_t bytes)
 
 	pthread_mutex_lock(&xm_mem_lock);
 	fits = bytes <= target && b->m->resident <= target - bytes;
-	if (fits)
+	if (fits) {
 		b->m->resident += bytes; /* until the states count it */
+		b->m->promised += bytes;
+	}
 	pthread_mutex_unlock(&xm_mem_lock);
 	return fits;
 }
@@ -246,6 +259,7 @@ static void unreserve(struct batch *b, uint64_t bytes)
 {
 	pthread_mutex_lock(&xm_mem_lock);
 	b->m->resident -= bytes;
+	b->m->promised -= bytes;
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
@@ -446,6 +460,16 @@ static int unheld(uint32_t section, int begin)
 	return 0;
 }
 
+static int pool(uint32_t section, uint64_t *all, uint64_t *idle)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	xm_slot_pool(m, all, idle);
+	return 0;
+}
+
 static void *driver(const char *name)
 {
 	return xm_resolve() ? xm_driver_symbol(name) : NULL;
@@ -467,4 +491,5 @@ const struct xm_memory xm_memory = {
 	.loaded = loaded,
 	.unheld = unheld,
 	.driver = driver,
+	.pool = pool,
 };

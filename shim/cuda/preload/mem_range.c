@@ -210,6 +210,7 @@ static void release(struct xm_seg *s)
 	else if (s->slot)
 		m->host -= s->bytes;
 	m->gone -= s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
+	m->loading -= s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
 	if (s->slot)
 		xm_slot_put(m, s->slot);
 	s->slot = NULL;

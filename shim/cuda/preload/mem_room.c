@@ -22,8 +22,10 @@ struct xm_mem_bounds xm_mem_bounds(const struct xm_mem *m)
 		bool managed = __atomic_load_n(&s->daemon_memory.want, __ATOMIC_ACQUIRE) != 0 &&
 			       __atomic_load_n(&s->daemon_memory.flags, __ATOMIC_RELAXED) & XM_MEMORY_MANAGED;
 
-		if (managed)
+		if (managed) {
 			b.target = get(&s->daemon_memory.target);
+			b.host = get(&s->daemon_memory.host);
+		}
 		b.limit = get(&s->daemon_memory.limit);
 		b.total = get(&s->daemon_memory.total);
 	}
@@ -33,7 +35,7 @@ struct xm_mem_bounds xm_mem_bounds(const struct xm_mem *m)
 
 uint64_t xm_mem_used(const struct xm_mem *m)
 {
-	return m->resident + m->host - m->cached + m->pinned;
+	return m->resident + m->host - m->promised - m->cached + m->pinned;
 }
 
 bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes)
@@ -44,18 +46,48 @@ bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes)
 	return b.limit && (bytes > b.limit || used > b.limit - bytes);
 }
 
-/* True: it is counted. */
-static bool reserve(struct xm_mem *m, uint64_t bytes)
+/* xm_mem_lock held. */
+static bool fits(const struct xm_mem *m, uint64_t bytes)
 {
 	uint64_t target = xm_mem_bounds(m).target;
-	bool fits;
+
+	return bytes <= target && m->resident <= target - bytes;
+}
+
+/*
+ * True: it is counted. What the daemon takes back by a lower target it gives to others
+ * once the engine has acknowledged that, beyond what the board then shows as resident. So
+ * all that an older target allowed has to be on the board by then, and nothing may be
+ * added afterwards. The daemon stores the target, then the word; the engine reads word
+ * and target, then the resident bytes, and acknowledges; we store the resident bytes,
+ * fence, and read the target again. Either the engine's reading saw our bytes, and so
+ * does the daemon's, which comes after the acknowledgement. Or it came before our store,
+ * and the engine's reading of the target came before that: then the lower target was
+ * there when we stored, our second reading, which the fence keeps behind the store, finds
+ * it or one that is newer still, and we step back. (An engine that moved memory between
+ * reading the target and acknowledging it has held xm_mem_lock meanwhile: whoever
+ * counted before is on the board, whoever comes later finds the target that it read.)
+ * What the board shows for the moment in which we step back is too much; at worst that
+ * delays an acknowledgement.
+ */
+static bool reserve(struct xm_mem *m, uint64_t bytes)
+{
+	bool yes;
 
 	pthread_mutex_lock(&xm_mem_lock);
-	fits = bytes <= target && m->resident <= target - bytes;
-	if (fits)
+	yes = fits(m, bytes);
+	if (yes) {
 		m->resident += bytes;
+		xm_mem_tell(m);
+		atomic_thread_fence(memory_order_seq_cst);
+		yes = fits(m, 0);
+		if (!yes) {
+			m->resident -= bytes;
+			xm_mem_tell(m);
+		}
+	}
 	pthread_mutex_unlock(&xm_mem_lock);
-	return fits;
+	return yes;
 }
 
 static CUmemGenericAllocationHandle create(struct xm_mem *m, uint64_t bytes)
@@ -68,6 +100,7 @@ static CUmemGenericAllocationHandle create(struct xm_mem *m, uint64_t bytes)
 		return h;
 	pthread_mutex_lock(&xm_mem_lock);
 	m->resident -= bytes;
+	xm_mem_tell(m);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return 0;
 }

@@ -38,20 +38,42 @@ static CUresult make(const struct xm_mem *m, uint64_t bytes, struct xm_host_slot
 	return r;
 }
 
+/* xm_mem_lock held. How much of what there is would have to go for so many bytes more. */
+static uint64_t too_much(const struct xm_mem *m, uint64_t bytes)
+{
+	uint64_t most = xm_mem_bounds(m).host;
+
+	return most && m->slots_all + bytes > most ? m->slots_all + bytes - most : 0;
+}
+
+/* A record, and its bytes counted before they are there, so that two threads cannot both have the last of the bound. */
+static struct xm_host_slot *begin(struct xm_mem *m, uint64_t bytes)
+{
+	struct xm_host_slot *slot;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	slot = too_much(m, bytes) ? NULL : xm_slot_record();
+	m->slots_all += slot ? bytes : 0;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return slot;
+}
+
+static void end(struct xm_mem *m, struct xm_host_slot *slot, uint64_t bytes)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	m->slots_all -= bytes;
+	xm_slot_forget(slot);
+	pthread_mutex_unlock(&xm_mem_lock);
+}
+
 static CUresult make_slot(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **made)
 {
 	struct xm_quiet quiet = xm_quiet_begin();
-	struct xm_host_slot *slot;
-	CUresult r = CUDA_ERROR_OUT_OF_MEMORY;
+	struct xm_host_slot *slot = begin(m, bytes);
+	CUresult r = slot ? make(m, bytes, slot) : CUDA_ERROR_OUT_OF_MEMORY;
 
-	pthread_mutex_lock(&xm_mem_lock);
-	slot = xm_slot_record();
-	pthread_mutex_unlock(&xm_mem_lock);
-	if (slot && (r = make(m, bytes, slot))) {
-		pthread_mutex_lock(&xm_mem_lock);
-		xm_slot_forget(slot);
-		pthread_mutex_unlock(&xm_mem_lock);
-	}
+	if (slot && r)
+		end(m, slot, bytes);
 	xm_quiet_end(quiet);
 	*made = r ? NULL : slot;
 	return r;
@@ -74,10 +96,26 @@ static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes)
 
 CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot)
 {
+	uint64_t excess, idle;
+
 	pthread_mutex_lock(&xm_mem_lock);
 	*slot = take(m, bytes);
+	excess = *slot ? 0 : too_much(m, bytes);
+	idle = m->slots_free;
 	pthread_mutex_unlock(&xm_mem_lock);
-	return *slot ? CUDA_SUCCESS : make_slot(m, bytes, slot);
+	if (*slot)
+		return CUDA_SUCCESS;
+	if (excess && excess <= idle)
+		xm_slot_trim(m, idle - excess);
+	return make_slot(m, bytes, slot);
+}
+
+void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	*all = m->slots_all;
+	*idle = m->slots_free;
+	pthread_mutex_unlock(&xm_mem_lock);
 }
 
 void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot)
@@ -125,9 +163,7 @@ void xm_slot_trim(struct xm_mem *m, uint64_t keep)
 		if (!slot)
 			break;
 		undo(slot, true);
-		pthread_mutex_lock(&xm_mem_lock);
-		xm_slot_forget(slot);
-		pthread_mutex_unlock(&xm_mem_lock);
+		end(m, slot, slot->bytes);
 	}
 	xm_quiet_end(quiet);
 }

@@ -86,11 +86,15 @@ static bool is_gone(const struct xm_seg *s)
 
 void xm_seg_state(struct xm_seg *s, uint32_t state)
 {
+	struct xm_mem *m = s->range->mem;
+
 	*sum_of(s) -= s->bytes;
-	s->range->mem->gone -= is_gone(s);
+	m->gone -= is_gone(s);
+	m->loading -= s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
 	s->state = state;
 	*sum_of(s) += s->bytes;
-	s->range->mem->gone += is_gone(s);
+	m->gone += is_gone(s);
+	m->loading += s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
 }
 
 /* --- ranges ------------------------------------------------------------------ */
@@ -286,7 +290,7 @@ void xm_mem_tell(struct xm_mem *m)
 	pthread_mutex_lock(&xm_lock);
 	s = xm_state.devs[xm_mem_index(m)].section;
 	if (s) {
-		uint64_t all = m->resident + m->host;
+		uint64_t all = m->resident + m->host - m->promised;
 
 		set(&s->client_memory.allocated, all);
 		set(&s->client_memory.resident, m->resident);
@@ -295,6 +299,7 @@ void xm_mem_tell(struct xm_mem *m)
 		set(&s->client_memory.in, m->in);
 		set(&s->client_memory.out, m->out);
 		set(&s->client_memory.asked, m->want_room);
+		set(&s->client.mem_loading, m->loading);
 		set(&s->client.mem_waste, all > m->asked ? all - m->asked : 0);
 		__atomic_store_n(&s->client_memory.flags, flags_of(m), __ATOMIC_SEQ_CST);
 	}

@@ -69,17 +69,20 @@ struct xm_memory {
 	int (*wanted)(uint32_t section);
 
 	/* Makes slots of that size ahead until `count` are free; no begin is needed. It
-	 * takes 7 ms for 32 MiB, and holds the driver's lock meanwhile (h200.md). */
+	 * takes 7 ms for 32 MiB, and holds the driver's lock meanwhile (h200.md). -ENOMEM:
+	 * there is no host memory, or no more is allowed (daemon_memory.host). */
 	int (*slots)(uint32_t section, uint32_t count, uint64_t bytes);
 
 	/* Gives free slots back to the system until at most so many bytes are kept. */
 	int (*trim)(uint32_t section, uint64_t bytes);
 
-	/* The pool address of the segment's slot; takes a free one, or makes one, when it has none. */
+	/* The pool address of the segment's slot; takes a free one, or makes one, when it
+	 * has none. -ENOMEM: as above, with no free ones of other sizes left to give up. */
 	int (*slot)(uint32_t section, uint64_t id, uint64_t *pool_address);
 
-	/* DEVICE -> AWAY: the bytes are in the slots. -EBUSY: one is pinned or busy, and
-	 * nothing was done. Another failure leaves some as they were. */
+	/* DEVICE -> AWAY: the bytes are in the slots. LOADING -> AWAY: they still are, what
+	 * was copied does not count. -EBUSY: one is pinned or busy, and nothing was done.
+	 * Another failure leaves some as they were. */
 	int (*away)(uint32_t section, const uint64_t *ids, int n);
 
 	/* AWAY or HOST -> LOADING. -ENOSPC: beyond the target. A failure leaves all as
@@ -95,6 +98,9 @@ struct xm_memory {
 
 	/* The driver's own function of that exported name, never a hook; NULL: there is none. */
 	void *(*driver)(const char *name);
+
+	/* Bytes of slots that there are, and of these those that are free. */
+	int (*pool)(uint32_t section, uint64_t *all, uint64_t *idle);
 };
 
 #endif

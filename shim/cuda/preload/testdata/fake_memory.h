@@ -49,12 +49,23 @@ static unsigned fail_seed = 1;
 static long fail_at = -1; /* the call of that number fails */
 static long calls;
 static unsigned unmaps_failed, tokens;
+static void (*making)(uint64_t bytes); /* before memory of the device is made: what there is with it */
 
 static bool fails(void)
 {
     long n = calls++;
 
     return n == fail_at || (fail_one_in && (unsigned)rand_r(&fail_seed) % fail_one_in == 0);
+}
+
+static uint64_t host_bytes(void)
+{
+    uint64_t sum = 0;
+
+    for (int i = 1; i < HANDLES; i++)
+        if (handles[i].bytes && !handles[i].device)
+            sum += handles[i].bytes;
+    return sum;
 }
 
 static uint64_t device_bytes(void)
@@ -82,6 +93,8 @@ static CUresult fake_create(CUmemGenericAllocationHandle *h, size_t n, const CUm
         DIE("a handle of %zu bytes", n);
     if (fails())
         return CUDA_ERROR_OUT_OF_MEMORY;
+    if (p->location.type == CU_MEM_LOCATION_TYPE_DEVICE && making)
+        making(device_bytes() + n);
     if (p->location.type == CU_MEM_LOCATION_TYPE_DEVICE && device_bytes() + n > card)
         return CUDA_ERROR_OUT_OF_MEMORY;
     for (int i = 1; i < HANDLES; i++)

@@ -36,6 +36,17 @@ static struct xm_device section;
 static uint64_t clock_ns = 1;
 static bool dead;
 static void (*meanwhile)(void); /* runs while somebody waits */
+static void (*at_lock)(void);   /* runs before somebody takes a lock */
+
+int __real_pthread_mutex_lock(pthread_mutex_t *lock);
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock);
+
+int __wrap_pthread_mutex_lock(pthread_mutex_t *lock)
+{
+    if (at_lock)
+        at_lock();
+    return __real_pthread_mutex_lock(lock);
+}
 
 uint64_t xm_now(void)
 {
@@ -166,7 +177,7 @@ static void look(const struct block *b)
 /* Every sum is what is there. */
 static void sums(void)
 {
-    uint64_t on_device = 0, in_host = 0, asked = 0, gone = 0;
+    uint64_t on_device = 0, in_host = 0, asked = 0, gone = 0, loading = 0, all, idle;
 
     for (struct xm_range *r = m->first; r; r = r->next)
         for (struct xm_seg *s = r->segs; s; s = s->next) {
@@ -174,6 +185,7 @@ static void sums(void)
 
             *(device ? &on_device : &in_host) += s->bytes;
             gone += s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
+            loading += s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
             TRUE((s->device != 0) == device);
             TRUE(s->slot || s->state == XM_SEGMENT_DEVICE);
         }
@@ -188,6 +200,13 @@ static void sums(void)
     TRUE(m->resident <= section.daemon_memory.target || section.daemon_memory.target == 0);
     if (!unmaps_failed)
         WANT(device_bytes(), on_device);
+    WANT(xm_memory.pool(0, &all, &idle), 0);
+    if (!unmaps_failed)
+        WANT(all, host_bytes());
+    TRUE(idle <= all && all - idle >= in_host);
+    WANT(m->promised, 0);
+    WANT(section.client.mem_loading, loading);
+    WANT(section.client_memory.allocated, on_device + in_host);
     WANT(section.client_memory.resident, m->resident);
     WANT(section.client_memory.host, m->host);
 }
@@ -271,7 +290,9 @@ static void come_in(const struct xm_segment *v, int n)
                 WANT(xm_memory.slot(0, ids[k], &slot), 0);
                 copy_granules(v[i].address, slot, v[i].bytes);
             }
-    if (chance(8)) /* or it dies here */
+    if (!chance(4)) /* or it was in vain */
+        (void)xm_memory.away(0, ids, chosen);
+    else if (chance(8)) /* or it dies here */
         WANT(xm_memory.loaded(0, ids, chosen), 0);
 }
 
@@ -359,6 +380,8 @@ static void nothing_is_left(void)
     WANT(m->resident, 0);
     WANT(m->host, 0);
     WANT(m->slots_free, 0);
+    WANT(m->slots_all, 0);
+    WANT(m->loading, 0);
     WANT(m->first != NULL || m->arenas != NULL, 0);
     WANT(tokens, 0);
     for (int i = 0; !unmaps_failed && i < HANDLES; i++)
@@ -495,12 +518,142 @@ static void room_is_asked_for(void)
     nothing_is_left();
 }
 
+/* What was loaded in vain is given back as it was, and none of it has moved. */
+static void loading_is_given_back(void)
+{
+    uint64_t ids[4], slot, out;
+    int n;
+
+    anew(1);
+    WANT(xm_mem_allocate(m, contexts[0], 100u << 20, &blocks[0].at), 0);
+    blocks[0].bytes = 100u << 20;
+    stamp(&blocks[0]);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    n = xm_memory.list(0, views, HANDLES);
+    WANT(n, 4);
+    for (int i = 0; i < n; i++) {
+        ids[i] = views[i].id;
+        WANT(xm_memory.slot(0, ids[i], &slot), 0);
+        copy_granules(slot, views[i].address, views[i].bytes);
+    }
+    WANT(xm_memory.away(0, ids, n), 0);
+    out = section.client_memory.out;
+    WANT(xm_memory.load(0, ids, 3), 0);
+    WANT(section.client.mem_loading, 96u << 20);
+    sums();
+    WANT(xm_memory.away(0, ids, n), -EINVAL); /* the fourth is AWAY */
+    WANT(xm_memory.away(0, ids, 2), 0);
+    WANT(xm_seg_find(m, ids[0])->state, XM_SEGMENT_AWAY);
+    WANT(xm_seg_find(m, ids[2])->state, XM_SEGMENT_LOADING);
+    WANT(section.client.mem_loading, 32u << 20);
+    WANT(section.client_memory.out, out);
+    sums();
+    WANT(xm_memory.load(0, ids, 2), 0);
+    copy_granules(views[0].address, xm_seg_find(m, ids[0])->slot->at, views[0].bytes);
+    WANT(xm_memory.loaded(0, ids, 1), 0);
+    WANT(xm_memory.end(0), 0);
+    WANT(xm_memory_ready(0), 0);
+    xm_memory_opened(0);
+    all_is_well();
+    nothing_is_left();
+}
+
+/* No more host memory than the daemon allows; free slots of another size make place. */
+static void host_memory_is_bounded(void)
+{
+    uint64_t slot, all, idle;
+
+    anew(1);
+    section.daemon_memory.host = 72u << 20;
+    WANT(xm_memory.slots(0, 2, 32u << 20), 0);
+    WANT(xm_memory.slots(0, 3, 32u << 20), -ENOMEM);
+    WANT(xm_memory.pool(0, &all, &idle), 0);
+    WANT(all, 64u << 20);
+    WANT(idle, 64u << 20);
+    WANT(xm_mem_allocate(m, contexts[0], 16u << 20, &blocks[0].at), 0);
+    WANT(xm_mem_allocate(m, contexts[0], 64u << 20, &blocks[1].at), 0);
+    blocks[0].bytes = 16u << 20;
+    blocks[1].bytes = 64u << 20;
+    for (int i = 0; i < 2; i++)
+        stamp(&blocks[i]);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.list(0, views, HANDLES), 3);
+    WANT(xm_memory.slot(0, views[0].id, &slot), 0); /* 16 for one of the two of 32 */
+    WANT(xm_memory.slot(0, views[1].id, &slot), 0);
+    WANT(xm_memory.slot(0, views[2].id, &slot), -ENOMEM);
+    WANT(xm_memory.pool(0, &all, &idle), 0);
+    WANT(all, 48u << 20);
+    WANT(idle, 0);
+    WANT(xm_memory.pool(3, &all, &idle), -ENODEV);
+    WANT(xm_memory.end(0), 0);
+    section.daemon_memory.target = 80u << 20; /* all of it is taken */
+    WANT(xm_mem_allocate(m, contexts[0], 40u << 20, &blocks[2].at), CUDA_ERROR_OUT_OF_MEMORY);
+    blocks[2].at = 0;
+    WANT(xm_memory_ready(0), 0);
+    xm_memory_opened(0);
+    all_is_well();
+    nothing_is_left();
+}
+
+static const uint64_t low = 80u << 20;
+static uint64_t acknowledged; /* the target that the daemon knows to hold; 0: none */
+static long locks_until;
+
+/* The daemon lowers the target as somebody is about to take a lock, and the engine looks at once. */
+static void lowered(void)
+{
+    if (locks_until-- != 0)
+        return;
+    section.daemon_memory.target = low;
+    section.daemon_memory.want++;
+    if (section.client_memory.resident <= low)
+        acknowledged = low;
+}
+
+static void within_acknowledged(uint64_t bytes)
+{
+    if (acknowledged && bytes > acknowledged)
+        DIE("%llu bytes, beyond a target that was acknowledged", (unsigned long long)bytes);
+}
+
+/* Nothing is made that a target allowed which was lowered meanwhile, once that has been acknowledged. */
+static void lowered_while_allocating(void)
+{
+    int at_once = 0, later = 0;
+
+    for (long k = 0; k < 40; k++) {
+        anew(1);
+        acknowledged = 0;
+        for (int i = 0; i < 2; i++)
+            WANT(xm_mem_allocate(m, contexts[0], 40u << 20, &blocks[i].at), 0);
+        making = within_acknowledged;
+        locks_until = k;
+        at_lock = lowered;
+        WANT(xm_mem_allocate(m, contexts[0], 40u << 20, &blocks[2].at), 0);
+        at_lock = NULL;
+        making = NULL;
+        *(acknowledged ? &at_once : &later) += locks_until < 0;
+        for (int i = 0; i < 3; i++)
+            blocks[i].bytes = 40u << 20;
+        if (acknowledged)
+            sums();
+        section.daemon_memory.target = 0; /* what there is may stay */
+        nothing_is_left();
+    }
+    TRUE(at_once > 2 && later > 2);
+}
+
 int main(void)
 {
     fake_memory_begin();
     dead_engine();
     room_is_asked_for();
     load_fails_at_every_call();
+    loading_is_given_back();
+    host_memory_is_bounded();
+    lowered_while_allocating();
     for (unsigned i = 1; i <= 60; i++)
         history(i, 300);
     for (unsigned i = 1; i <= 200; i++) {
