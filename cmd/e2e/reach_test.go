@@ -25,7 +25,7 @@ func TestCase31HintOutlivesTheDaemon(t *testing.T) {
 		if end == syscall.SIGKILL {
 			eventually(t, "the journal", func() bool {
 				text, err := os.ReadFile(filepath.Join(w.dir, "journal"))
-				return err == nil && strings.Contains(string(text), `"priority":20`)
+				return err == nil && strings.Contains(string(text), `"priority":"20"`)
 			})
 		}
 		daemon.signal(end)
