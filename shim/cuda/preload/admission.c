@@ -132,6 +132,17 @@ static enum verdict at_gate(struct passage *p, const struct xm_grant *g)
 }
 
 /*
+ * Where memory is short it may have to move while the gate is closed, and nothing
+ * that could touch it then may be outstanding: so nothing waits on the device meanwhile.
+ */
+static bool memory_moves(const struct xm_dev *dev)
+{
+	uint32_t flags = dev->section ? __atomic_load_n(&dev->section->daemon_memory.flags, __ATOMIC_RELAXED) : 0;
+
+	return flags & XM_MEMORY_MANAGED && flags & (XM_MEMORY_DRAINED | XM_MEMORY_PREPARE);
+}
+
+/*
  * At level 2 a closed gate holds the GPU, not this thread, up to the bound. Over
  * it nothing can complete before the gate opens but what was on its way, so it
  * is the gate that is waited for; and no command passes the bound meanwhile: a
@@ -154,7 +165,7 @@ static enum verdict step(struct xm_thread *me, struct xm_queue *q, struct passag
 	if (!p->marked && xm_bound_mark_due(q, me, &g, false))
 		return MARK;
 	p->wait_at = g.gated ? xm_gate_address(q) : 0;
-	if (!g.open && !p->wait_at)
+	if (!g.open && (!p->wait_at || memory_moves(q->dev)))
 		return at_gate(p, &g);
 	n = xm_bound_measure(me, q, &g);
 	if (n > 1 && g.gated && !p->wait_at && q->context->asking)

@@ -48,6 +48,16 @@ static bool complete(const struct xm_queue *q, const struct xm_thread *me)
 	return xm_queue_total(q) == q->done;
 }
 
+bool xm_dev_rests(struct xm_dev *dev)
+{
+	for (struct xm_queue *q = dev->dirty; q; q = q->dirty_next) {
+		xm_queue_refresh(q);
+		if (!complete(q, NULL))
+			return false;
+	}
+	return true;
+}
+
 /* Nothing is outstanding: leases end, so that the next command, whichever
  * thread's, comes through the slow path and is a ready edge. */
 static void clean(struct xm_queue *q, const struct xm_thread *me)

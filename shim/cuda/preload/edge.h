@@ -23,4 +23,8 @@ XM_INTERNAL bool xm_settle(struct xm_dev *dev, struct xm_thread *me, bool strict
  */
 XM_INTERNAL void xm_settle_asking(struct xm_dev *dev, struct xm_thread *me);
 
+/* Is every command that was admitted complete, and none on its way? Threads may be
+ * waiting, and have leases. xm_lock held. */
+XM_INTERNAL bool xm_dev_rests(struct xm_dev *dev);
+
 #endif

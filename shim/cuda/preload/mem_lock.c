@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "boardmap.h"
+#include "edge.h"
 #include "gate.h"
 #include "mem.h"
 #include "memory_ready.h"
@@ -54,11 +55,13 @@ void xm_move_give(struct xm_mem *m)
  * Is nothing of the process running on the device? With everything held, yes, until
  * somebody comes to resume it. Else the daemon has allowed it while the gate is
  * closed (it will not open it before it has looked, see board.h), and there is nothing that
- * was let through before. xm_mem_lock held.
+ * was let through before: once the gate's word is acknowledged every command that
+ * did not see it is counted. Threads may wait at the gate; what they launch at level 2
+ * waits on the device. xm_mem_lock held.
  */
 static bool stopped(const struct xm_mem *m)
 {
-	const struct xm_dev *dev = &xm_state.devs[xm_mem_index(m)];
+	struct xm_dev *dev = &xm_state.devs[xm_mem_index(m)];
 	const struct xm_device *s;
 	bool yes;
 
@@ -70,7 +73,7 @@ static bool stopped(const struct xm_mem *m)
 	if (yes && !m->stopped)
 		yes = __atomic_load_n(&s->daemon_memory.flags, __ATOMIC_SEQ_CST) & XM_MEMORY_DRAINED && xm_gate_closed(dev) &&
 		      __atomic_load_n(&s->client.acked, __ATOMIC_ACQUIRE) == __atomic_load_n(&s->daemon.gate, __ATOMIC_ACQUIRE) &&
-		      !dev->ready && !dev->pending && !dev->dirty;
+		      xm_dev_rests(dev);
 	pthread_mutex_unlock(&xm_lock);
 	return yes;
 }

@@ -60,6 +60,7 @@ func TestMemoryComesBackWhenDaemonDies(t *testing.T)     { memory(t, "lease") }
 func TestMemoryComesBackWhenEngineDies(t *testing.T)     { memory(t, "engine_dies") }
 func TestMemoryComesBackWhenSessionEnds(t *testing.T)    { memory(t, "session_ends") }
 func TestMemoryOfDrainedProcess(t *testing.T)            { memory(t, "drained") }
+func TestMemoryOfBusyDrainedProcess(t *testing.T)        { memory(t, "drained_busy") }
 func TestLeavingWithMemoryGone(t *testing.T)             { memory(t, "leaves") }
 func TestMemoryEndsWithItsContext(t *testing.T)          { memory(t, "contexts") }
 func TestSmallAllocationsShareSegments(t *testing.T)     { memory(t, "small") }

@@ -6,6 +6,7 @@
 #include "testdata/fake_memory.h"
 
 #include "device.h"
+#include "edge.h"
 #include "hold.h"
 #include "mark.h"
 #include "memory_ready.h"
@@ -96,6 +97,14 @@ bool xm_gate_closed(const struct xm_dev *dev)
     uint32_t gate = dev->section->daemon.gate;
 
     return gate && !(gate & 1);
+}
+
+static bool rests = true;
+
+bool xm_dev_rests(struct xm_dev *dev)
+{
+    (void)dev;
+    return rests;
 }
 
 struct xm_quiet xm_quiet_begin(void)
@@ -489,6 +498,31 @@ static void dead_engine(void)
     nothing_is_left();
 }
 
+/* A drained process is stopped by its closed gate with nothing outstanding, whoever waits there. */
+static void drained(void)
+{
+    struct xm_dev *dev = &xm_state.devs[0];
+
+    anew(1);
+    section.daemon_memory.flags |= XM_MEMORY_DRAINED;
+    section.daemon.gate = section.client.acked = 3;
+    dev->ready = true;
+    dev->pending = dev->waiting = 2;
+    WANT(xm_memory.begin(0), -EAGAIN);
+    section.daemon.gate = 4;
+    WANT(xm_memory.begin(0), -EAGAIN);
+    section.client.acked = 4;
+    rests = false;
+    WANT(xm_memory.begin(0), -EAGAIN);
+    rests = true;
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.end(0), 0);
+    section.daemon_memory.flags &= ~XM_MEMORY_DRAINED;
+    WANT(xm_memory.begin(0), -EAGAIN);
+    *dev = (struct xm_dev){.section = &section};
+    nothing_is_left();
+}
+
 static void ask_answered(void)
 {
     section.daemon_memory.target = (uint64_t)1 << 30;
@@ -649,6 +683,7 @@ int main(void)
 {
     fake_memory_begin();
     dead_engine();
+    drained();
     room_is_asked_for();
     load_fails_at_every_call();
     loading_is_given_back();

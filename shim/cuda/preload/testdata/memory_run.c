@@ -565,6 +565,54 @@ static void drained(void)
     WANT(section()->client.opened_by_lease, 1);
 }
 
+static _Atomic bool enough;
+
+static void *raise_on(void *b)
+{
+    CHECK(cuCtxSetCurrent(ctx));
+    while (!enough) {
+        raise_block(b);
+        CHECK(cuStreamSynchronize(stream));
+    }
+    return NULL;
+}
+
+/* The same of one that launches all the time, and so waits at the gate. A command that entered the stream as the gate
+ * closed stands behind it, and then nothing moves in that turn. */
+static void drained_busy(void)
+{
+    struct block b;
+    pthread_t t;
+    int moves = 0;
+
+    managed();
+    b = make_block(40 * MIB);
+    CHECK(cuCtxSynchronize());
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED | XM_MEMORY_PREPARE);
+    grant(true, XM_MODE_BOUNDED);
+    TRUE(pthread_create(&t, NULL, raise_on, &b) == 0);
+    for (int turn = 0; turn < 20; turn++) {
+        int moved = -EAGAIN;
+
+        usleep(5 * MS);
+        grant(false, XM_MODE_BOUNDED);
+        bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED | XM_MEMORY_PREPARE | XM_MEMORY_DRAINED);
+        for (int i = 0; i < 100 && moved == -EAGAIN; i++) {
+            moved = move(&seed, 1, turn % 2 == 0, turn % 2, false);
+            usleep(MS);
+        }
+        TRUE(moved == 0 || moved == -EAGAIN);
+        moves += moved == 0;
+        bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED | XM_MEMORY_PREPARE);
+        SOON(!(word(&section()->client_memory.flags) & XM_MEMORY_GONE));
+        grant(true, XM_MODE_BOUNDED);
+    }
+    enough = true;
+    TRUE(pthread_join(t, NULL) == 0);
+    check_block(&b);
+    TRUE(moves >= 10);
+}
+
 static void leaves(void)
 {
     struct block b;
@@ -832,7 +880,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
-    {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"leaves", leaves},
+    {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
     {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
