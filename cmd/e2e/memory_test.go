@@ -82,9 +82,9 @@ func (w *world) memory() (m memoryFigures) {
 	return m
 }
 
-// overFor is how long more than the budget may be on the device: an allocation that had
-// begun under a higher target may end when that was lowered, and is moved out then.
-const overFor = 2 * time.Second
+// overFor is how long more than the budget may be seen on the device: what a process
+// claims while it takes an allocation back, for which a target was lowered meanwhile.
+const overFor = 200 * time.Millisecond
 
 // watchBudget checks until the programs have ended that the budget holds, and returns
 // the last figures of each program.
