@@ -516,10 +516,12 @@ static void leaves(void)
     exit(0);
 }
 
-/* The same, but it waits for its work in a handler that runs late. */
+/* The same, but it waits for its work in a handler that runs late, if the driver still answers. */
 static void last_words(void)
 {
-    CHECK(cuCtxSynchronize());
+    CUresult r = cuCtxSynchronize();
+
+    TRUE(r == CUDA_SUCCESS || r == 4); /* CUDA_ERROR_DEINITIALIZED: NVIDIA's driver has ended by now */
 }
 
 static void leaves_late(void)
