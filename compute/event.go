@@ -62,11 +62,14 @@ type CPUPriorityChanged struct {
 // last has taken By of the device's time since then, or since this was told last,
 // from those that ran there until now, or until its gate opened again. The task
 // is charged for it, and they are charged for less, by how long each ran: it is
-// exact if it is told whenever the turn passes.
+// exact if it is told whenever the turn passes. Of By, nobody had the device for
+// Unused: the task is not charged for that. Late says that the others waited for it,
+// so that a turn of theirs began so much later and ends so much later.
 type Overran struct {
-	Task   TaskID
-	Device Device
-	By     time.Duration
+	Task       TaskID
+	Device     Device
+	By, Unused time.Duration
+	Late       bool
 }
 
 // PolicyChanged replaces the policy of all devices. It takes effect in the
@@ -154,6 +157,8 @@ type TaskState struct {
 	// RunTime is how long the task has been ready with an open gate, corrected by
 	// Overran. Tasks that run together are each charged the whole time.
 	RunTime time.Duration
+	// Late is by how much its turns began later than it was given them, in all.
+	Late time.Duration
 
 	// Seniority is set for a gang, and Summoned where it is let run on another
 	// device if it may run here as well: a policy of turns gives it a turn at

@@ -206,7 +206,7 @@ func parseEvent(f []string) (Event, error) {
 		return CPUPriorityChanged{task, n}, err
 	case "overran":
 		by, err := time.ParseDuration(rest[1])
-		return Overran{task, Device(rest[0]), by}, err
+		return Overran{Task: task, Device: Device(rest[0]), By: by}, err
 	case "waits", "goes-on":
 		other, err := strconv.ParseUint(rest[0], 10, 64)
 		if f[0] == "waits" {

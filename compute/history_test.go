@@ -53,7 +53,10 @@ func (d drawn) event(t *rapid.T) Event {
 	case d.calm && kind > 14:
 		return Tick{}
 	case kind == 20 && d.overruns:
-		return Overran{task, device, time.Duration(rapid.IntRange(0, 60).Draw(t, "over")) * 100 * time.Microsecond}
+		return Overran{
+			Task: task, Device: device, By: time.Duration(rapid.IntRange(0, 60).Draw(t, "over")) * 100 * time.Microsecond,
+			Unused: time.Duration(rapid.IntRange(0, 60).Draw(t, "unused")) * 100 * time.Microsecond,
+		}
 	case kind == 20:
 		return CPUPriorityChanged{task, rapid.IntRange(-2, 2).Draw(t, "cpu")}
 	case kind < 4:

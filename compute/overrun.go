@@ -59,8 +59,9 @@ func (s *Scheduler) overran(e Overran) {
 	}
 	late.told = s.now
 	late.account(s.now)
-	late.ran += by
-	seat.ran += by
+	took := by - min(max(e.Unused, 0), by)
+	late.ran += took
+	seat.ran += took
 	d.domain.change(late)
 
 	meanwhile := func(each func(p *party, overlap time.Duration)) {
@@ -81,6 +82,9 @@ func (s *Scheduler) overran(e Overran) {
 		less := time.Duration(float64(by) * float64(o) / float64(total))
 		p.account(s.now)
 		p.ran -= less
+		if e.Late {
+			p.late += less
+		}
 		p.members[0].account(s.now)
 		p.members[0].ran -= less
 		d.domain.change(p)

@@ -52,6 +52,7 @@ type party struct {
 	opened  time.Duration // when it opened last
 	told    time.Duration // until then overruns have been told
 	ran     time.Duration // until since, of all members together
+	late    time.Duration // what its turns began too late
 	since   time.Duration
 
 	floor floorState
@@ -107,7 +108,7 @@ func (p *party) state(now time.Duration) TaskState {
 	state := TaskState{
 		Task: p.id, Device: p.device.name, Hints: *p.hints(), CPUPriority: first.task.cpu,
 		Ready: p.busy(), ReadySince: p.readySince,
-		Open: p.open, Mode: p.device.mode(first), RunTime: p.ran,
+		Open: p.open, Mode: p.device.mode(first), RunTime: p.ran, Late: p.late,
 	}
 	for _, m := range p.members[1:] {
 		state.CPUPriority = max(state.CPUPriority, m.task.cpu)

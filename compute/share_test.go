@@ -82,7 +82,7 @@ func simulate(s *Scheduler, workers []*worker, total time.Duration) {
 		}
 		for _, w := range workers {
 			if w.late > 0 {
-				events = append(events, Overran{w.id, "gpu0", w.late})
+				events = append(events, Overran{Task: w.id, Device: "gpu0", By: w.late})
 				w.late = 0
 			}
 		}

@@ -323,9 +323,29 @@ func TestOverranOnlyWhatThereIs(t *testing.T) {
 	s := NewScheduler(UP())
 	crowd(s, 2, func(TaskID) Hints { return Hints{} })
 	runUntil(s, 7*time.Millisecond) // the first had 5 ms, the second has had 2
-	s.Apply(s.now, Overran{1, "gpu0", math.MaxInt64}, Overran{7, "gpu0", 1}, Overran{1, "gpu9", 1}, Overran{2, "gpu0", -5})
+	s.Apply(s.now, Overran{Task: 1, Device: "gpu0", By: math.MaxInt64}, Overran{Task: 7, Device: "gpu0", By: 1}, Overran{Task: 1, Device: "gpu9", By: 1}, Overran{Task: 2, Device: "gpu0", By: -5})
 	have := fmt.Sprint(ranOf(s, 1, "gpu0"), ranOf(s, 2, "gpu0"))
 	if want := fmt.Sprint(7*time.Millisecond, 0*time.Millisecond); have != want {
 		t.Errorf("they ran %s, want %s", have, want)
+	}
+}
+
+// TestOverranWhileTheOthersWait: who waited for what another had begun has all of its
+// turn after that, and nobody is charged for what nobody used.
+func TestOverranWhileTheOthersWait(t *testing.T) {
+	s := NewScheduler(UP())
+	crowd(s, 2, func(TaskID) Hints { return Hints{} })
+	runUntil(s, 8*time.Millisecond) // the turn of the second would end at 10 ms
+	out := s.Apply(s.now, Overran{Task: 1, Device: "gpu0", By: 3 * time.Millisecond, Unused: time.Millisecond, Late: true})
+	if want := 13 * time.Millisecond; out.Next != want {
+		t.Errorf("the turn ends at %v, want %v", out.Next, want)
+	}
+	have := fmt.Sprint(ranOf(s, 1, "gpu0"), ranOf(s, 2, "gpu0"))
+	if want := fmt.Sprint(7*time.Millisecond, 0*time.Millisecond); have != want {
+		t.Errorf("ran %s, want %s", have, want)
+	}
+	out = s.Apply(s.now+time.Millisecond, Overran{Task: 1, Device: "gpu0", By: time.Millisecond})
+	if want := 13 * time.Millisecond; out.Next != want {
+		t.Errorf("with nobody waiting the turn ends at %v, want %v", out.Next, want)
 	}
 }

@@ -93,6 +93,7 @@ type turner struct {
 
 	at   place
 	ran  time.Duration // booked so far
+	late time.Duration // that its turns began, as far as they were prolonged for it
 	left time.Duration // of a turn that was cut; 0: without end
 	link link[turner]  // in cut, called, or the order's
 
@@ -178,7 +179,7 @@ func (r *turns) book(now time.Duration) {
 func (r *turns) update(s *TaskState, now time.Duration) {
 	t, ok := r.tasks[s.Task]
 	if !ok {
-		t = &turner{id: s.Task, ran: s.RunTime}
+		t = &turner{id: s.Task, ran: s.RunTime, late: s.Late}
 		t.link.owner = t
 		r.tasks[s.Task] = t
 		r.order.add(t)
@@ -196,6 +197,11 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 		// ran waited for it.
 		t.ran = s.RunTime
 		r.order.charge(t, wrong)
+	}
+	if late := s.Late - t.late; late != 0 {
+		if t.late = s.Late; t == r.holder && r.end != 0 {
+			r.end += late
+		}
 	}
 	t.seniority = s.Seniority
 	switch {

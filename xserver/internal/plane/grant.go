@@ -111,7 +111,7 @@ func (p *Plane) grantOf(s *section) board.Grant {
 		threshold, batch = 1, 1
 	}
 	return board.Grant{
-		Open:      st.runs() && st.hold == 0 && s.mayOpen(),
+		Open:      st.runs() && st.hold == 0 && s.mayOpen() && !st.device.drains(st),
 		Mode:      boardMode(st.mode),
 		Threshold: threshold,
 		Batch:     p.batch(st, threshold, batch),

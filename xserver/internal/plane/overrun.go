@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"math"
 	"time"
 
 	"xmsched/compute"
@@ -12,12 +13,25 @@ import (
 // know (compute.Overran), or two tasks of long commands get equal parts whatever
 // was asked for. No client tells; but the queues' slots show the command's end if
 // every command is marked, which is asked of tasks whose commands are long under
-// such policies: a mark costs a few microseconds.
+// such policies: a mark costs a few microseconds. Of short ones half a command is
+// taken to be left when a gate closes.
 
 const (
 	longCommand = time.Millisecond       // from here on every command is marked
 	overrunLook = 500 * time.Microsecond // how often is looked for the end of one
 	measured    = 8                      // commands from which a length is learnt
+)
+
+// What runs on can share the device with the next turn only by the device's own time
+// slices, of 2 ms: these decide then whether a command of a short turn begins at all,
+// and every change between them costs. So where it will not take long, the next turn's
+// gates open when it has ended. That turn lasts so much longer (compute.Overran), and
+// what passes until the end is seen is charged to nobody.
+const (
+	drainMost = 20 * time.Millisecond  // longer is not waited for
+	drainLook = 100 * time.Microsecond // how often is looked for the end
+	drainVain = 2                      // waits in a row that may be in vain
+	drainRest = 16                     // stops without a wait after so many
 )
 
 // overrun is a seat's last stop.
@@ -34,6 +48,10 @@ type overrun struct {
 	length time.Duration
 	ran    time.Duration
 	count  uint64
+
+	drains bool // others' gates wait until nothing runs on
+	vain   int  // waits in vain in a row
+	rest   int  // stops that nobody waits after
 }
 
 // divides says whether the policy has to know of overruns.
@@ -43,8 +61,9 @@ func (p *Plane) divides() bool { return !p.sched.Policy().Traits().Strict }
 // others' have been looked at by tellOverruns.
 func (p *Plane) passed(st *seat, open bool) {
 	o := &st.overrun
-	if open || st.ready == 0 {
-		o.runs = false
+	began := !st.device.drains(st) // else its gate was never open
+	if o.runs = false; open || st.ready == 0 || !began {
+		st.drained(false)
 		return
 	}
 	finished, busy, outstanding := st.commands()
@@ -60,6 +79,59 @@ func (p *Plane) passed(st *seat, open bool) {
 	// The end of one that ended just before is not seen. Half as much again lets a
 	// length be learnt that was taken for less.
 	o.finished, o.most = finished+begun, o.length*time.Duration(begun)*3/2
+	if !o.marking && !st.gateless() && begun > 0 {
+		o.runs, o.finished, o.most = true, math.MaxUint64, o.length/2
+		return
+	}
+	switch {
+	case !o.runs || o.most > drainMost:
+	case o.rest > 0:
+		o.rest--
+	default:
+		o.drains, st.device.late = true, true
+		o.most -= o.most / 4 // in vain it must not last long; most lengths are known well
+		if d := st.device; d.poll.at != 0 {
+			d.poll.at = min(d.poll.at, p.now+drainLook)
+		}
+	}
+}
+
+// drained ends the others' wait for a seat, if there is one; vain says that nothing
+// ended. A queue that waits for something else than its gate looks as if it ran.
+func (st *seat) drained(vain bool) {
+	o := &st.overrun
+	if !o.drains {
+		return
+	}
+	o.drains = false
+	if !vain {
+		o.vain = 0
+	} else if o.vain++; o.vain >= drainVain {
+		o.vain, o.rest = 0, drainRest
+	}
+}
+
+// drains says whether the gates of a seat wait for what another's stop left. Who has no
+// work any more is not waited for.
+func (d *device) drains(st *seat) bool {
+	for _, other := range d.working {
+		if other != st && other.overrun.drains {
+			return true
+		}
+	}
+	return false
+}
+
+// release opens the gates that waited, once nothing is in their way, for whatever
+// reason.
+func (p *Plane) release(d *device) {
+	if !d.late || d.drains(nil) {
+		return
+	}
+	d.late = false
+	for _, st := range d.working {
+		p.carry(st)
+	}
 }
 
 // measure learns how long a seat's commands are, a few at a time, as how far the
@@ -86,7 +158,7 @@ func (p *Plane) measure(st *seat, finished uint64) {
 func (p *Plane) tellOverruns(d *device) {
 	active := 0
 	for _, st := range d.seats {
-		if st.overrun.runs || st.ready > 0 && st.runs() {
+		if st.overrun.runs || st.ready > 0 && st.runs() && !d.drains(st) {
 			active++
 		}
 	}
@@ -97,23 +169,33 @@ func (p *Plane) tellOverruns(d *device) {
 		}
 		by := min((p.now-o.told)/time.Duration(active), o.most)
 		o.most -= by
+		finished, _, _ := st.commands()
+		ended, unused := finished >= o.finished, time.Duration(0)
+		if ended { // some time since the last look
+			unused = by / 2
+		}
 		if by > 0 {
-			p.events = append(p.events, compute.Overran{Task: st.id, Device: d.id, By: by})
+			p.events = append(p.events, compute.Overran{Task: st.id, Device: d.id, By: by, Unused: unused, Late: o.drains})
 		}
 		o.told = p.now
-		finished, _, _ := st.commands()
-		o.runs = finished < o.finished && o.most > 0 && st.ready > 0 && !st.choice.Order().Hold
+		if o.runs = !ended && o.most > 0 && st.ready > 0 && !st.choice.Order().Hold; !o.runs {
+			st.drained(!ended && o.most <= 0)
+		}
 	}
 }
 
-// overruns says whether anything on the device runs past its gate.
-func (d *device) overruns() bool {
+// overrunPoll is how soon to look again whether what runs past its gate has ended; 0:
+// nothing does.
+func (d *device) overrunPoll() (soon time.Duration) {
 	for _, st := range d.seats {
-		if st.overrun.runs {
-			return true
+		switch o := &st.overrun; {
+		case o.runs && o.drains:
+			return drainLook
+		case o.runs:
+			soon = overrunLook
 		}
 	}
-	return false
+	return soon
 }
 
 // commands counts what the queues of a seat have finished, those that have

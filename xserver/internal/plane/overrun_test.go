@@ -56,25 +56,28 @@ func (k *kernels) atWork() bool {
 	return k.left > 0
 }
 
+// work goes on for a while; when a command ends the next one begins at once, if it may.
 func (k *kernels) work(d time.Duration) {
-	if k.left == 0 {
-		return
-	}
-	d = min(d, k.left)
-	k.took += d
-	if k.left -= d; k.left == 0 {
+	for d > 0 && k.left > 0 {
+		part := min(d, k.left)
+		d -= part
+		k.took += part
+		if k.left -= part; k.left > 0 {
+			return
+		}
 		k.finished++
 		if k.marks[k.finished] {
 			delete(k.marks, k.finished)
 			k.board.Slot(1).Complete(k.finished)
 		}
+		k.atWork()
 	}
 }
 
 // TestSharesOfLongCommands: tasks of commands that are longer than their turns
 // get what was asked for all the same.
 func TestSharesOfLongCommands(t *testing.T) {
-	const total, step = 20 * time.Second, 50 * time.Microsecond
+	const total, step = 20 * time.Second, 20 * time.Microsecond
 	short, long := 50*time.Microsecond, 5*time.Millisecond
 	for _, lengths := range [][2]time.Duration{{short, short}, {long, long}, {short, long}, {long, short}, {long, 20 * time.Millisecond}} {
 		t.Run(fmt.Sprint(lengths), func(t *testing.T) {

@@ -23,6 +23,7 @@ type quiet struct {
 // pollDevices looks at the boards of those who are in somebody's way.
 func (p *Plane) pollDevices() {
 	for _, d := range p.devices {
+		p.release(d)
 		if !d.needsPolling() {
 			d.poll = poll{}
 			continue
@@ -39,11 +40,14 @@ func (p *Plane) pollDevices() {
 		} else {
 			d.poll.interval = min(2*d.poll.interval, p.cfg.PollMax)
 		}
-		if d.overruns() {
+		if d.overrunPoll() != 0 {
 			p.tellOverruns(d)
-			d.poll.interval = min(d.poll.interval, overrunLook)
+			p.release(d)
 		}
 		d.poll.at = p.now + d.poll.interval
+		if soon := d.overrunPoll(); soon != 0 {
+			d.poll.at = min(d.poll.at, p.now+soon)
+		}
 	}
 }
 

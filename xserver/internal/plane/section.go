@@ -37,6 +37,7 @@ type device struct {
 	seats []*seat
 	poll  poll
 
+	late     bool    // gates may wait for what runs on: see release
 	working  []*seat // with work, in no order: what is looked at often goes over these alone
 	presumed int     // sections that are presumed idle
 
