@@ -261,6 +261,8 @@ func (c *decoder) enqueue(ctx context.Context, s *preempt.Scheduler, first bool)
 	o := preempt.Options{Scheduler: s}
 	if first {
 		o.Hints.Priority = 10
+		// Nothing preempts it: no bound has it wait in the midst of a token.
+		o.LaunchConfig = preempt.LaunchConfig{Threshold: c.models.Layers, Batch: c.models.Layers}
 	} else {
 		o.LaunchConfig = preempt.LaunchConfig{Threshold: c.models.Threshold, Batch: 1}
 	}

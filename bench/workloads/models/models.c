@@ -187,6 +187,8 @@ static void enqueue(struct model *m, bool first)
     API(CudaQueueCreate, &m->hwq, m->stream);
     API(XQueueCreate, &m->xq, m->hwq, kPreemptLevelBlock, first ? kQueueCreateFlagBlockingSubmit : kQueueCreateFlagNone);
     if (first) {
+        /* Nothing preempts it: no bound has it wait in the midst of a token. */
+        API(XQueueSetLaunchConfig, m->xq, opt.layers, opt.layers);
         API(XHintPriority, m->xq, 10);
         return;
     }
