@@ -43,6 +43,7 @@ func guarded(f func() error) C.XResult { return answer(library.Guard(f)) }
 
 // handleInto stores a handle where the caller wants it.
 func handleInto(out *C.uint64_t, f func() (uint64, error)) C.XResult {
+	fit()
 	return guarded(func() error {
 		h, err := f()
 		if err == nil {
