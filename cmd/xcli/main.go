@@ -3,6 +3,8 @@ package main
 
 import (
 	"context"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"time"
 
@@ -54,16 +56,27 @@ func (o *options) runDir() (string, error) {
 
 // ask connects to the daemon, has f ask it, and words what went wrong.
 func (o *options) ask(c *cobra.Command, f func(context.Context, *client.Client) error) error {
+	ctx, cancel := context.WithTimeout(c.Context(), answerTime)
+	defer cancel()
+	return o.connected(ctx, func(conn *client.Client) error { return asUsage(f(ctx, conn)) })
+}
+
+// askUntil lets f talk to the daemon until one of the signals ends its context.
+func (o *options) askUntil(c *cobra.Command, f func(context.Context, *client.Client) error, signals ...os.Signal) error {
+	ctx, stop := signal.NotifyContext(c.Context(), signals...)
+	defer stop()
+	return o.connected(ctx, func(conn *client.Client) error { return f(ctx, conn) })
+}
+
+func (o *options) connected(ctx context.Context, f func(*client.Client) error) error {
 	dir, err := o.runDir()
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.Context(), answerTime)
-	defer cancel()
 	conn, err := client.Dial(ctx, dir)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	return asUsage(f(ctx, conn))
+	return f(conn)
 }

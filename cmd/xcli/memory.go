@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -64,45 +63,36 @@ how long it stood still for that; HIDDEN what part of it came in while another r
 
 // watchMemory shows the figures again and again.
 func (o *options) watchMemory(c *cobra.Command, interval time.Duration) error {
-	dir, err := o.runDir()
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	conn, err := client.Dial(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	out := c.OutOrStdout()
-	file, _ := out.(*os.File)
-	redraw := !o.json && file != nil && term.IsTerminal(int(file.Fd()))
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for {
-		var text bytes.Buffer
-		if redraw {
-			text.WriteString("\x1b[H\x1b[2J")
+	return o.askUntil(c, func(ctx context.Context, conn *client.Client) error {
+		out := c.OutOrStdout()
+		file, _ := out.(*os.File)
+		redraw := !o.json && file != nil && term.IsTerminal(int(file.Fd()))
+		tick := time.NewTicker(interval)
+		defer tick.Stop()
+		for {
+			var text bytes.Buffer
+			if redraw {
+				text.WriteString("\x1b[H\x1b[2J")
+			}
+			asked, cancel := context.WithTimeout(ctx, answerTime)
+			err := o.showMemory(asked, conn, &text)
+			cancel()
+			if ctx.Err() != nil {
+				return nil // asked to end
+			}
+			if err != nil {
+				return asUsage(err)
+			}
+			if _, err := out.Write(text.Bytes()); err != nil {
+				return err
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
 		}
-		asked, cancel := context.WithTimeout(ctx, answerTime)
-		err := o.showMemory(asked, conn, &text)
-		cancel()
-		if ctx.Err() != nil {
-			return nil // asked to end
-		}
-		if err != nil {
-			return asUsage(err)
-		}
-		if _, err := out.Write(text.Bytes()); err != nil {
-			return err
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-	}
+	}, syscall.SIGINT, syscall.SIGTERM)
 }
 
 // showMemory writes the figures as they are now.

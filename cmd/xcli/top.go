@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
 	"syscall"
 	"time"
@@ -185,24 +184,15 @@ func (o *options) snapshot(c *cobra.Command, l appearance) error {
 
 // live shows the view until it is asked to end.
 func (o *options) live(c *cobra.Command, out io.Writer, l appearance) error {
-	dir, err := o.runDir()
-	if err != nil {
+	return o.askUntil(c, func(ctx context.Context, conn *client.Client) error {
+		m := top.New(daemon{ctx, conn}, top.Options{Width: l.width, Height: l.height, ASCII: l.ascii, Interval: l.interval})
+		_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out),
+			tea.WithWindowSize(l.width, l.height), tea.WithFilter(l.sized)).Run()
+		if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
+			return nil // asked to end
+		}
 		return err
-	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	conn, err := client.Dial(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	m := top.New(daemon{ctx, conn}, top.Options{Width: l.width, Height: l.height, ASCII: l.ascii, Interval: l.interval})
-	_, err = tea.NewProgram(m, tea.WithContext(ctx), tea.WithOutput(out),
-		tea.WithWindowSize(l.width, l.height), tea.WithFilter(l.sized)).Run()
-	if ctx.Err() != nil || errors.Is(err, tea.ErrInterrupted) {
-		return nil // asked to end
-	}
-	return err
+	}, syscall.SIGTERM, syscall.SIGHUP)
 }
 
 // sized gives a terminal that does not know its size, as in some containers, the

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"syscall"
 	"time"
 
@@ -58,36 +57,27 @@ is written. As root all users' tasks are there, else your own.`,
 var errEnough = errors.New("enough")
 
 func (o *options) trace(c *cobra.Command, file string, span time.Duration) error {
-	dir, err := o.runDir()
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(c.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	conn, err := client.Dial(ctx, dir)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	out, err := create(c.OutOrStdout(), file)
-	if err != nil {
-		return err
-	}
-	defer out.drop()
-	t, err := record(ctx, conn, span)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(perfetto.Write(out, t), out.keep()); err != nil {
-		return fmt.Errorf("write %s: %w", file, err)
-	}
-	if file != "-" {
-		fmt.Fprintf(c.ErrOrStderr(), "%d events in %s; open it in ui.perfetto.dev or chrome://tracing\n", len(t.Events), file)
-	}
-	if t.Lost > 0 {
-		fmt.Fprintf(c.ErrOrStderr(), "%d events came too fast and are missing\n", t.Lost)
-	}
-	return nil
+	return o.askUntil(c, func(ctx context.Context, conn *client.Client) error {
+		out, err := create(c.OutOrStdout(), file)
+		if err != nil {
+			return err
+		}
+		defer out.drop()
+		t, err := record(ctx, conn, span)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(perfetto.Write(out, t), out.keep()); err != nil {
+			return fmt.Errorf("write %s: %w", file, err)
+		}
+		if file != "-" {
+			fmt.Fprintf(c.ErrOrStderr(), "%d events in %s; open it in ui.perfetto.dev or chrome://tracing\n", len(t.Events), file)
+		}
+		if t.Lost > 0 {
+			fmt.Fprintf(c.ErrOrStderr(), "%d events came too fast and are missing\n", t.Lost)
+		}
+		return nil
+	}, syscall.SIGINT, syscall.SIGTERM)
 }
 
 // output is where a trace goes to.
