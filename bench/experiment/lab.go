@@ -348,3 +348,18 @@ func (l *Lab) Row(name, mode string, n int, params rows.Params, metrics rows.Met
 		N: n, Params: params, Metrics: metrics,
 	}
 }
+
+// prepare checks an experiment's settings and where its programs lie. What it returns
+// is report, or one that says nothing where there is none.
+func (l *Lab) prepare(settings interface{ Validate() error }, report func(what string, done, total int)) (func(string, int, int), error) {
+	if err := settings.Validate(); err != nil {
+		return nil, err
+	}
+	if err := l.Places.Complete(); err != nil {
+		return nil, err
+	}
+	if report == nil {
+		report = func(string, int, int) {}
+	}
+	return report, nil
+}

@@ -58,14 +58,9 @@ func (x Laxity) Validate() error {
 
 // RunLaxity measures: frames alone, then both, without us and under each policy.
 func (l *Lab) RunLaxity(ctx context.Context, x Laxity, report func(what string, done, total int)) ([]rows.Row, error) {
-	if err := x.Validate(); err != nil {
+	report, err := l.prepare(x, report)
+	if err != nil {
 		return nil, err
-	}
-	if err := l.Places.Complete(); err != nil {
-		return nil, err
-	}
-	if report == nil {
-		report = func(string, int, int) {}
 	}
 	defer l.StopDaemon()
 	runs := []struct{ mode, policy string }{{rows.ModeAlone, ""}}

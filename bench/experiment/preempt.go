@@ -53,14 +53,9 @@ func (p Preempt) Validate() error {
 
 // RunPreempt measures.
 func (l *Lab) RunPreempt(ctx context.Context, p Preempt, report func(what string, done, total int)) ([]rows.Row, error) {
-	if err := p.Validate(); err != nil {
+	report, err := l.prepare(p, report)
+	if err != nil {
 		return nil, err
-	}
-	if err := l.Places.Complete(); err != nil {
-		return nil, err
-	}
-	if report == nil {
-		report = func(string, int, int) {}
 	}
 	perUS, err := l.Calibrate(ctx)
 	if err != nil {

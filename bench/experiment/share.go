@@ -102,14 +102,9 @@ const leastFill = 0.97
 // programs. Lengths with which a program alone does not fill the device are left out,
 // and that is noted.
 func (l *Lab) RunShare(ctx context.Context, s Share, report func(what string, done, total int)) ([]rows.Row, error) {
-	if err := s.Validate(); err != nil {
+	report, err := l.prepare(s, report)
+	if err != nil {
 		return nil, err
-	}
-	if err := l.Places.Complete(); err != nil {
-		return nil, err
-	}
-	if report == nil {
-		report = func(string, int, int) {}
 	}
 	defer l.StopDaemon()
 	r := &sharing{lab: l, s: s, alone: map[float64]float64{}, own: map[float64]float64{}, fill: map[float64]float64{}, native: map[string]float64{}}

@@ -32,14 +32,9 @@ func (s Startup) Validate() error {
 
 // RunStartup measures both; pairs alternate.
 func (l *Lab) RunStartup(ctx context.Context, s Startup, report func(what string, done, total int)) ([]rows.Row, error) {
-	if err := s.Validate(); err != nil {
+	report, err := l.prepare(s, report)
+	if err != nil {
 		return nil, err
-	}
-	if err := l.Places.Complete(); err != nil {
-		return nil, err
-	}
-	if report == nil {
-		report = func(string, int, int) {}
 	}
 	if err := l.Daemon(ctx); err != nil {
 		return nil, err

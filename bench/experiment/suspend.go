@@ -87,14 +87,9 @@ func (s Suspend) Validate() error {
 
 // RunSuspend measures. The rows of what was measured before a failure are kept.
 func (l *Lab) RunSuspend(ctx context.Context, s Suspend, report func(what string, done, total int)) ([]rows.Row, error) {
-	if err := s.Validate(); err != nil {
+	report, err := l.prepare(s, report)
+	if err != nil {
 		return nil, err
-	}
-	if err := l.Places.Complete(); err != nil {
-		return nil, err
-	}
-	if report == nil {
-		report = func(string, int, int) {}
 	}
 	perUS, err := l.Calibrate(ctx)
 	if err != nil {
