@@ -16,25 +16,9 @@
 
 #include "gen/board.h"
 #include "gen/cuda_prototypes.h"
+#include "want.h"
 
 enum { N = 4096, MS = 1000 };
-
-#define TRUE(x)                                                        \
-    do {                                                               \
-        if (!(x)) {                                                    \
-            fprintf(stderr, "gated_run.c:%d: not %s\n", __LINE__, #x); \
-            _exit(1);                                                  \
-        }                                                              \
-    } while (0)
-#define WANT(call, want)                                                                        \
-    do {                                                                                        \
-        int got_ = (int)(call);                                                                 \
-        if (got_ != (int)(want)) {                                                              \
-            fprintf(stderr, "gated_run.c:%d: %s = %d, want %d\n", __LINE__, #call, got_, want); \
-            _exit(1);                                                                           \
-        }                                                                                       \
-    } while (0)
-#define CHECK(call) WANT(call, CUDA_SUCCESS)
 
 static void (*grant)(bool open, unsigned mode);
 static void (*hang)(bool hangs);

@@ -16,33 +16,10 @@
 #include "gen/board.h"
 #include "gen/cuda_prototypes.h"
 #include "memory.h"
+#include "want.h"
 
 #define MIB ((size_t)1 << 20)
 enum { MS = 1000 };
-
-#define TRUE(x)                                                          \
-    do {                                                                 \
-        if (!(x)) {                                                      \
-            fprintf(stderr, "memory_run.c:%d: not %s\n", __LINE__, #x); \
-            _exit(1);                                                    \
-        }                                                                \
-    } while (0)
-#define WANT(call, want)                                                                         \
-    do {                                                                                         \
-        long long got_ = (long long)(call), want_ = (long long)(want);                          \
-        if (got_ != want_) {                                                                     \
-            fprintf(stderr, "memory_run.c:%d: %s = %lld, want %lld\n", __LINE__, #call, got_, want_); \
-            _exit(1);                                                                            \
-        }                                                                                        \
-    } while (0)
-#define CHECK(call) WANT(call, CUDA_SUCCESS)
-/* Within ten seconds. */
-#define SOON(x)                                    \
-    do {                                           \
-        for (int i_ = 0; !(x) && i_ < 10000; i_++) \
-            usleep(MS);                            \
-        TRUE(x);                                   \
-    } while (0)
 
 static uint32_t (*want)(uint32_t hold, uint32_t slice_us);
 static void (*grant)(bool open, unsigned mode);
