@@ -94,7 +94,7 @@ func (c *Chooser) run(t *Task) Order {
 	if t.order.Open && !t.order.Hold {
 		return o
 	}
-	if c.blocked(t) {
+	if t.armed() && c.armedBeside(t) {
 		return Order{Hold: t.order.Hold, Slice: t.order.Slice, Reason: WaitsForStop}
 	}
 	if c.overGap(t) {
@@ -102,9 +102,6 @@ func (c *Chooser) run(t *Task) Order {
 	}
 	return o
 }
-
-// blocked says whether an armed task would run beside another.
-func (c *Chooser) blocked(t *Task) bool { return t.armed() && c.armedBeside(t) }
 
 // armedBeside says whether another armed task may be on the device. One that
 // cannot be stopped is not waited for.
@@ -189,9 +186,7 @@ func (c *Chooser) setSlice(t *Task) {
 		return // an acknowledgement will come
 	}
 	t.sliced, t.slicedAt = true, c.now
-	o := t.order
-	o.Slice = want
-	t.order = o
+	t.order.Slice = want
 	c.weigh(t, true)
 	c.note(t)
 }
