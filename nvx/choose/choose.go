@@ -17,7 +17,9 @@
 //     acknowledged to stand still;
 //   - a request that is long enough to be worth it has the background suspended
 //     as well; one bound by the CPU has the background run beside it;
-//   - a task that cannot be suspended has its gate closed and nothing else.
+//   - a task that cannot be suspended has its gate closed and nothing else. But clients
+//     of one MPS server use the device at the same time instead of in turns: beside a
+//     foreground bound by the CPU one whose commands are short may go on.
 //
 // A Chooser belongs to one device and to one goroutine. A decision allocates
 // nothing.
@@ -179,9 +181,10 @@ const (
 	Plain  Regime = iota // no foreground, or somebody who cannot be suspended: time slices are the driver's
 	Arm                  // time slices are minimal
 	Beside               // time slices suit a foreground that comes and goes
+	Share                // they run at the same time: all are clients of MPS
 )
 
-// String is "plain", "armed" or "beside".
+// String is "plain", "armed", "beside" or "shared".
 func (r Regime) String() string {
 	switch r {
 	case Plain:
@@ -190,6 +193,8 @@ func (r Regime) String() string {
 		return "armed"
 	case Beside:
 		return "beside"
+	case Share:
+		return "shared"
 	}
 	return fmt.Sprintf("Regime(%d)", uint8(r))
 }

@@ -45,9 +45,10 @@ type summary struct {
 	busy      bool // a foreground has work
 	long      bool // one of those that have is known for long requests
 	members   int
-	strangers int // backgrounds in use that cannot be prepared
+	sharers   int // those in use that share the device
+	strangers int // other backgrounds in use that cannot be prepared
 	exclusive bool
-	bestRank  int // of members with work
+	bestRank  int // of members and sharers with work
 }
 
 // New makes a chooser for a device of these costs, without tasks. Decisions begin at
@@ -87,6 +88,16 @@ func (c *Chooser) SetAble(t *Task, holds, arms bool) {
 	}
 	if t.holds != holds || t.arms != arms {
 		t.holds, t.arms = holds, arms
+		c.weigh(t, true)
+		c.dirty = append(c.dirty, t)
+	}
+}
+
+// SetShares says whether a task uses the device at the same time as others of which
+// that is said, and not in turns with them: a client of MPS.
+func (c *Chooser) SetShares(t *Task, shares bool) {
+	if t.share != shares {
+		t.share = shares
 		c.weigh(t, true)
 		c.dirty = append(c.dirty, t)
 	}
@@ -201,7 +212,7 @@ func (c *Chooser) Next() time.Duration { return c.next }
 // weigh counts a task among those for which more than a gate is to be decided on, or
 // not any more.
 func (c *Chooser) weigh(t *Task, there bool) {
-	now := there && (t.holds || t.order.Hold || t.order.Slice != 0)
+	now := there && (t.holds || t.share || t.order.Hold || t.order.Slice != 0)
 	switch {
 	case now && !t.involves:
 		c.involved++
@@ -282,6 +293,13 @@ func (c *Chooser) survey() {
 			if t.ready {
 				s.bestRank = max(s.bestRank, t.rank)
 			}
+		case t.share && !t.away:
+			if c.stirs(t) {
+				s.sharers++
+			}
+			if t.ready {
+				s.bestRank = max(s.bestRank, t.rank)
+			}
 		case t.lost() || c.stirs(t):
 			s.strangers++
 		}
@@ -337,33 +355,48 @@ func (c *Chooser) follow(busy bool) {
 
 // setRegime decides how the backgrounds are prepared.
 func (c *Chooser) setRegime() {
-	want := Plain
-	if c.sum.tops > 0 && c.sum.members > 0 && c.sum.strangers == 0 {
-		want = Arm
-		if c.cpuBound() {
-			want = Beside
-		}
+	otherwise, beside := Plain, Plain
+	switch s := &c.sum; {
+	case s.tops == 0 || s.strangers > 0:
+	case s.members > 0 && s.sharers == 0:
+		otherwise, beside = Arm, Beside
+	case s.members == 0 && s.sharers > 0 && c.leadersShare():
+		beside = Share
+	}
+	want := otherwise
+	if beside != Plain && c.cpuBound(beside) {
+		want = beside
 	}
 	if want == c.regime {
 		return
 	}
-	if want == Beside {
+	if want != otherwise {
 		if at := c.besideAt + settled; c.wasSo && c.now < at {
 			c.wake(at)
-			want = Arm
+			want = otherwise
 		} else {
 			c.besideAt, c.wasSo = c.now, true
 		}
 	}
 	c.regime = want
 	for _, t := range c.tasks {
-		t.bound.beside(want == Beside && t.leads)
+		t.bound.beside(want != otherwise && t.leads)
 	}
 }
 
-// cpuBound says whether every foreground in use waits for the CPU. While none is,
-// what was found out last holds.
-func (c *Chooser) cpuBound() bool {
+// leadersShare says whether every foreground in use shares the device.
+func (c *Chooser) leadersShare() bool {
+	for _, t := range c.tasks {
+		if t.leads && c.inUse(t) && !t.share {
+			return false
+		}
+	}
+	return true
+}
+
+// cpuBound says whether every foreground in use waits for the CPU. While none is
+// in use, what was found out last holds.
+func (c *Chooser) cpuBound(beside Regime) bool {
 	some := false
 	for _, t := range c.tasks {
 		if t.leads && c.inUse(t) {
@@ -373,7 +406,7 @@ func (c *Chooser) cpuBound() bool {
 			some = true
 		}
 	}
-	return some || c.regime == Beside
+	return some || c.regime == beside
 }
 
 // allowed says whether a background may run: the policy's word, or what the
@@ -387,7 +420,7 @@ func (c *Chooser) eligible(t *Task) bool { return t.ready && t.member() && c.all
 
 // takeTurns decides which of the members runs, where only one may.
 func (c *Chooser) takeTurns() {
-	c.sum.exclusive = c.sum.exclusive || c.regime != Plain
+	c.sum.exclusive = c.sum.exclusive || c.regime == Arm || c.regime == Beside
 	if c.current != nil && (!c.sum.exclusive || !c.current.member()) {
 		c.current = nil
 	}

@@ -18,7 +18,8 @@ import (
 //
 //	chooser                         start anew
 //	at 5ms                          a decision at this time, after these:
-//	  add 1 level=3 rank=5          level below 3: nothing but its gate
+//	  add 1 level=3 rank=5          level below 3: nothing but its gate; mps: a client of MPS
+//	  grain 1 200us                 the mean length of its commands
 //	  policy 1 closed bounded       the policy's word
 //	  ready 1                       or idle 1
 //	  did 1                         it carried out what it was told last
@@ -102,6 +103,7 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		g.tasks[id] = t
 		able := words[2] == "level=3"
 		g.chooser.SetAble(t, able, able)
+		g.chooser.SetShares(t, words[2] == "level=mps")
 		if len(words) > 3 {
 			rank, err := strconv.Atoi(strings.TrimPrefix(words[3], "rank="))
 			if err != nil {
@@ -123,6 +125,12 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		g.chooser.Did(t, t.Order().Hold, t.Order().Slice)
 	case "away":
 		g.chooser.SetAway(t, true)
+	case "grain":
+		grain, err := time.ParseDuration(words[2])
+		if err != nil {
+			return err
+		}
+		g.chooser.SetGrain(t, grain)
 	case "launched":
 		total, err := strconv.ParseUint(words[2], 10, 64)
 		if err != nil {

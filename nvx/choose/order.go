@@ -5,8 +5,11 @@ import "time"
 // plain is the order of a task of which nothing but the gate is decided.
 func (c *Chooser) plain(t *Task) Order {
 	o := Order{Open: t.open, Slice: t.order.Slice, Reason: Outranked}
-	if t.open {
+	switch {
+	case t.open:
 		o.Reason = Runs
+	case c.regime == Share && c.busy && t.coexists(c.costs) && t.rank >= c.sum.bestRank:
+		o.Open, o.Reason = true, RunsBeside
 	}
 	return o
 }

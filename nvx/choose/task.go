@@ -18,6 +18,7 @@ type Task struct {
 	holds bool // it can be suspended, and its time slice set
 	arms  bool // a short slice does no harm: it has one compute group
 	stuck bool // a suspension was not answered
+	share bool // it uses the device at the same time as others of its kind
 	away  bool // nobody of it can be reached: its process is stopped
 
 	// The policy's word.
@@ -112,3 +113,9 @@ func (t *Task) stays() bool {
 
 // longRequests says whether the task's requests are known to be long.
 func (t *Task) longRequests(c Costs) bool { return t.requests.known() && t.requests.median > c.long() }
+
+// coexists says whether the task may go on beside a foreground that shares the device
+// with it: only if no command of it keeps others out for long.
+func (t *Task) coexists(c Costs) bool {
+	return t.share && t.behind() && t.grain != 0 && t.grain <= c.Suspend
+}

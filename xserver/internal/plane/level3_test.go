@@ -342,6 +342,69 @@ func TestGarbageAnswers(t *testing.T) {
 	}
 }
 
+// token is a run of a foreground that launches nearly all of the time, with a look at
+// what else happens meanwhile.
+func (g *guest) token(length time.Duration, meanwhile func()) {
+	begin := g.r.plane.clock(g.r.now)
+	g.device.SetTimes(begin, begin)
+	g.ready(true)
+	for range 4 {
+		g.r.pass(length / 4)
+		meanwhile()
+	}
+	g.device.AddLaunches(1000)
+	g.device.SetTimes(begin, begin+uint64(length)-1000)
+	g.ready(false)
+	g.r.pass(50 * time.Microsecond)
+}
+
+// TestClientsOfMPSRunAtTheSameTime has two of them, the foreground bound by the CPU: a
+// background of short commands goes on beside it, one of long ones does not, and none
+// does beside a foreground that is not known to share the device.
+func TestClientsOfMPSRunAtTheSameTime(t *testing.T) {
+	for _, c := range []struct {
+		name     string
+		why      board.LevelWhy
+		launches uint64 // of the background in 10 ms
+		regime   choose.Regime
+		open     bool
+	}{
+		{"short commands", board.ClientOfMPS, 50, choose.Share, true},
+		{"long commands", board.ClientOfMPS, 2, choose.Share, false},
+		{"no clients", board.UnknownObjects, 50, choose.Plain, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := newRig(t)
+			r.plane.cfg.Epoch = uint64(time.Hour)
+			low, high := r.guest(1, 0), r.guest(2, 5)
+			for _, g := range []*guest{low, high} {
+				g.configure(0, 16, 8)
+				g.canDo(2, board.NothingInTheWay)
+				g.canDo(2, c.why) // found out later than the level
+			}
+			low.ready(true)
+			for range 50 {
+				r.pass(10 * time.Millisecond)
+				low.device.AddLaunches(c.launches)
+				low.ring()
+			}
+			for range 60 {
+				high.token(27*time.Millisecond, func() {
+					low.ack()
+					if low.device.Gate().Open() {
+						low.device.AddLaunches(c.launches)
+					}
+				})
+			}
+			high.ready(true)
+			low.want("while the other launches", c.open, board.Bounded)
+			if got := r.plane.Describe().Seats[0].Regime; got != c.regime {
+				t.Errorf("the regime is %v, want %v", got, c.regime)
+			}
+		})
+	}
+}
+
 // TestForegroundBoundByTheCPU has one that launches all the time, so that the
 // background runs beside it, and then one that launches half as fast meanwhile: the
 // background is taken back within half a second, and for long.
@@ -349,19 +412,7 @@ func TestForegroundBoundByTheCPU(t *testing.T) {
 	r, low, high := pair3(t)
 	r.plane.cfg.Epoch = uint64(time.Hour)
 	low.ready(true)
-	token := func(length time.Duration) {
-		begin := r.plane.clock(r.now)
-		high.device.SetTimes(begin, begin)
-		high.ready(true)
-		for range 4 {
-			r.pass(length / 4)
-			low.obey()
-		}
-		high.device.AddLaunches(1000)
-		high.device.SetTimes(begin, begin+uint64(length)-1000)
-		high.ready(false)
-		r.pass(50 * time.Microsecond)
-	}
+	token := func(length time.Duration) { high.token(length, func() { low.obey() }) }
 	regime := func() choose.Regime { return r.plane.Describe().Seats[0].Regime }
 	begin := r.now
 	for regime() != choose.Beside {

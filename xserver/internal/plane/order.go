@@ -186,9 +186,10 @@ func (p *Plane) renew(s *section) {
 
 // reassess says to the chooser what a seat can do now.
 func (p *Plane) reassess(st *seat) {
-	holds, arms, away := len(st.sections) > 0, len(st.sections) == 1, false
+	holds, arms, shares, away := len(st.sections) > 0, len(st.sections) == 1, len(st.sections) > 0, false
 	for _, s := range st.sections {
 		holds = holds && s.level() >= 3
+		shares = shares && s.level() == 2 && s.view.LevelWhy == board.ClientOfMPS
 		away = away || s.process.stopped
 		// A client that may not shorten its slice, as it has several compute groups,
 		// says what it set instead.
@@ -199,6 +200,7 @@ func (p *Plane) reassess(st *seat) {
 	}
 	c := st.device.chooser
 	c.SetAble(st.choice, holds, arms)
+	c.SetShares(st.choice, shares)
 	c.SetAway(st.choice, away)
 	p.touch(st.device)
 }

@@ -222,8 +222,11 @@ func (p *Plane) leave(s *section) {
 func (p *Plane) lookAt(s *section) {
 	before := s.view
 	s.view = s.process.Board.Snapshot(s.index)
-	if s.gate != 0 && s.level() != s.grant.Level {
+	switch {
+	case s.gate != 0 && s.level() != s.grant.Level:
 		p.publish(s)
+		p.reassess(s.seat)
+	case s.view.LevelWhy != before.LevelWhy:
 		p.reassess(s.seat)
 	}
 	p.rouse(s)
