@@ -350,17 +350,22 @@ void xm_board_reach(struct xm_thread *me, struct xm_context *context)
 
 /* The clock is read under the lock too: a time from before another thread saw a
  * newer beat would lie before that beat, and not "longer ago than the lease". */
-bool xm_daemon_dead(void)
+uint64_t xm_daemon_left(void)
 {
 	uint64_t beat, now;
 
 	if (!xm_state.board)
-		return false;
+		return UINT64_MAX;
 	now = xm_now();
 	beat = __atomic_load_n(&xm_state.board->daemon.heartbeat, __ATOMIC_RELAXED);
 	if (!pulse.since || beat != pulse.beat) {
 		pulse.beat = beat;
 		pulse.since = now;
 	}
-	return now - pulse.since >= XM_LEASE_NS;
+	return now - pulse.since < XM_LEASE_NS ? XM_LEASE_NS - (now - pulse.since) : 0;
+}
+
+bool xm_daemon_dead(void)
+{
+	return xm_daemon_left() == 0;
 }

@@ -33,4 +33,8 @@ XM_INTERNAL void xm_board_forgotten(struct xm_thread *me);
 /* Did the daemon's heartbeat stand still for XM_LEASE_NS? By our own clock, from when we first saw it so. xm_lock held. */
 XM_INTERNAL bool xm_daemon_dead(void);
 
+/* In how many ns it will have, unless the heart beats: at most XM_LEASE_NS, 0 when it has, and
+ * UINT64_MAX without a daemon. Who waits for that looks again then. xm_lock held. */
+XM_INTERNAL uint64_t xm_daemon_left(void);
+
 #endif

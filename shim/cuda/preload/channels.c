@@ -20,9 +20,10 @@
 #define RELAXED __ATOMIC_RELAXED
 #define STACK (512u << 10) /* the driver maps memory on it */
 #define CALM_NS 3600000000000u
-#define HEART_NS 100000000u /* the daemon's heartbeat is looked at so often while something is held */
+#define HEART_NS 100000000u /* the daemon's heartbeat is looked at so often while something is held, and when its lease ends */
 #define SOON_NS 1000000u    /* a newcomer could not be switched off */
 #define LATER_NS 100000000u /* a channel could not be switched on */
+_Static_assert(HEART_NS + XM_LEASE_NS < 1000000000u, "whoever is stopped goes on within a second of the daemon's death");
 
 /* What is in force on a device for the board. On the thread alone. */
 struct carried {
@@ -48,7 +49,8 @@ struct view {
 	uint32_t generation, want, hold, slice;
 	uint32_t memory; /* its daemon's want for memory */
 	bool drained;    /* memory may be taken away while the gate is closed */
-	bool dead, reached, shared;
+	uint64_t left;   /* ns until the daemon counts as dead; 0: it does */
+	bool reached, shared;
 	uint8_t uuid[16];
 };
 
@@ -70,7 +72,7 @@ static struct view view_of(struct xm_dev *dev)
 		v.slice = __atomic_load_n(&d->slice_us, RELAXED);
 		v.memory = __atomic_load_n(&dev->section->daemon_memory.want, __ATOMIC_ACQUIRE);
 		v.drained = __atomic_load_n(&dev->section->daemon_memory.flags, RELAXED) & XM_MEMORY_DRAINED;
-		v.dead = xm_daemon_dead();
+		v.left = xm_daemon_left();
 	}
 	pthread_mutex_unlock(&xm_lock);
 	return v;
@@ -303,7 +305,7 @@ static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 		}
 		r->watches[r->n++] = (struct xm_watch){.word = (const _Atomic uint32_t *)&v.section->daemon.want, .seen = v.want};
 		look_after_memory(&v, section_of(c), r);
-		if (v.dead) {
+		if (!v.left) {
 			give_up(dev, c, true);
 		} else if (v.want != c->want || c->undone) {
 			c->want = v.want;
@@ -313,10 +315,12 @@ static void look_after(struct xm_dev *dev, struct carried *c, struct round *r)
 		judge(dev, c, &v, done.status != 0);
 		if (c->why != XM_LEVEL_WHY_NONE)
 			atomic_store(&curious, true);
-		if (v.dead && v.want != c->want && r->sleep > HEART_NS)
+		if (!v.left && v.want != c->want && r->sleep > HEART_NS)
 			r->sleep = HEART_NS;
 	}
 	sleep = look_again(dev, c);
+	if (sleep > v.left && v.left && (c->hold || c->slice))
+		sleep = v.left;
 	if (r->sleep > sleep)
 		r->sleep = sleep;
 	r->busy |= c->hold || c->slice || c->rest != XM_HOLD_REST_NONE;

@@ -34,7 +34,9 @@
 #define XM_TASK_LIMIT 1000u      /* outstanding of the whole process */
 #define XM_SPIN_NS 20000u        /* a waiting thread spins this long first */
 #define XM_PASS_NS 50000000u     /* no completion for so long: one command passes */
-#define XM_LEASE_NS 1000000000u  /* the daemon's heartbeat may stand still for this long */
+/* The daemon's heartbeat may stand still for this long. A look comes up to 100 ms after the
+ * beat, and whatever is let run then runs within a second of the daemon's death. */
+#define XM_LEASE_NS 850000000u
 #define XM_GREET_NS 20000000u    /* a newcomer's first command waits at most so long for the daemon's answer */
 #define XM_LEASES 32u            /* leases a thread keeps; a power of two */
 #define XM_RING 16u              /* event marks in flight a queue, where stream writes are refused */

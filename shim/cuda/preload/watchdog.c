@@ -6,13 +6,15 @@
 
 #include "boardmap.h"
 #include "device.h"
+#include "gate.h"
 #include "guard.h"
 #include "sys.h"
 #include "tail.h"
 
 #define STACK (512u << 10) /* the driver maps memory on it, when the daemon is dead */
 #define CALM_NS 1000000000u  /* open gates: it sleeps until the daemon stores a gate word */
-#define CLOSED_NS 100000000u /* a gate is closed: the daemon's heartbeat is looked at this often */
+#define CLOSED_NS 100000000u /* a gate is closed: the daemon's heartbeat is looked at this often, and when its lease ends */
+_Static_assert(CLOSED_NS + XM_LEASE_NS < 1000000000u, "whoever is stopped goes on within a second of the daemon's death");
 
 static bool running; /* protected by xm_lock */
 static _Atomic uint32_t kicks;
@@ -56,6 +58,7 @@ static void look_after(struct xm_dev *dev, struct round *r)
 {
 	const _Atomic uint32_t *word = atomic_load(&dev->gate);
 	uint32_t gate = atomic_load_explicit(word, memory_order_acquire);
+	uint64_t left;
 
 	if (word == &xm_gate_absent)
 		return;
@@ -68,6 +71,9 @@ static void look_after(struct xm_dev *dev, struct round *r)
 			r->sleep = CLOSED_NS;
 	}
 	pthread_mutex_lock(&xm_lock);
+	left = xm_gate_closed(dev) ? xm_daemon_left() : 0;
+	if (left && r->sleep > left)
+		r->sleep = left;
 	r->competitor |= !xm_dev_free_run(dev);
 	pthread_mutex_unlock(&xm_lock);
 }

@@ -40,7 +40,7 @@ type Config struct {
 	// waits. Defaults 200 us and 5 ms.
 	PollMin, PollMax time.Duration
 	// Heartbeat is the time between two beats. Default 200 ms; clients take a
-	// heart that stood still for 1 s for dead.
+	// heart that stood still for 0.85 s for dead, so that they go on within 1 s.
 	Heartbeat time.Duration
 	// Epoch is the plane's time 0 by CLOCK_MONOTONIC, in ns, which clients' claims of
 	// times are in. 0: not known, and no such claim is used.

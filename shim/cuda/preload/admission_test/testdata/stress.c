@@ -304,7 +304,7 @@ static void gate_lease(void)
 		CHECK(ms() - start < 10000);
 		usleep(1000);
 	}
-	CHECK(ms() - start >= 900);
+	CHECK(ms() - start >= 800);
 	until(is_opened, "not opened by the lease"); /* the number follows the gate */
 	atomic_store(&stop, true);
 	join_threads(t);
@@ -393,7 +393,7 @@ static void gated_lease(void)
 	daemon_beat();
 	before = fake_completed;
 	goes_on(before);
-	CHECK(ms() - start >= 900);
+	CHECK(ms() - start >= 800);
 	until(is_opened, "not opened by the lease"); /* the number follows the gate */
 	atomic_store(&stop, true);
 	join_threads(t);

@@ -302,6 +302,27 @@ static void gate_lease_looks(void)
 	CHECK_EQ(client_line(0)->opened_by_lease, 1);
 }
 
+/* When a look at the heart is due: the time that is left shrinks until it beats. */
+static void gate_lease_left(void)
+{
+	uint64_t left;
+
+	begin_with_daemon(XM_MODE_BOUNDED);
+	daemon_beat();
+	CHECK_EQ(xm_daemon_left(), XM_LEASE_NS);
+	clock_ns += XM_LEASE_NS / 2;
+	left = xm_daemon_left();
+	CHECK(left && left <= XM_LEASE_NS / 2);
+	clock_ns += left;
+	CHECK_EQ(xm_daemon_left(), 0);
+	CHECK(xm_daemon_dead());
+	clock_ns += XM_LEASE_NS;
+	CHECK_EQ(xm_daemon_left(), 0);
+	daemon_beat();
+	CHECK_EQ(xm_daemon_left(), XM_LEASE_NS);
+	CHECK(!xm_daemon_dead());
+}
+
 static void edges(void)
 {
 	uint32_t edge;
@@ -1526,6 +1547,7 @@ static const struct test {
 	{"gate", gate},
 	{"gate_lease", gate_lease},
 	{"gate_lease_looks", gate_lease_looks},
+	{"gate_lease_left", gate_lease_left},
 	{"edges", edges},
 	{"edges_watched", edges_watched},
 	{"edges_two_streams", edges_two_streams},
