@@ -64,6 +64,21 @@ func (c mpsClient) dress(_ *Lab, path string, args []string) (string, []string, 
 	return path, args, append(c.mps.env(), "CUDA_MPS_CLIENT_PRIORITY="+priority), nil
 }
 
+// overMPS runs a program under the daemon and as a client of MPS.
+type overMPS struct {
+	under  *Under
+	client way
+}
+
+func (o overMPS) dress(l *Lab, path string, args []string) (string, []string, []string, error) {
+	path, args, env, err := o.under.dress(l, path, args)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	_, _, more, err := o.client.dress(l, path, args)
+	return path, args, append(env, more[len(l.env):]...), err
+}
+
 func (m *mps) dir(name string) string { return filepath.Join(m.lab.dir, "mps", name) }
 
 func (m *mps) env() []string {

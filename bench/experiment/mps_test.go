@@ -106,3 +106,26 @@ func TestMPSIsLeftOutWithAReason(t *testing.T) {
 		})
 	}
 }
+
+// TestOverMPSIsBoth has a program under the daemon that is a client as well.
+func TestOverMPSIsBoth(t *testing.T) {
+	l := fakeMPS(t)
+	defer l.stopMPS()
+	client, err := l.clientOfMPS(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(l.Places.Bin, "xrun"), nil, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path, args, env, err := overMPS{&Under{Name: "train", Level: 2}, client}.dress(l, "prog", []string{"x"})
+	if err != nil || filepath.Base(path) != "xrun" || args[len(args)-2] != "prog" || args[len(args)-1] != "x" {
+		t.Errorf("%s %q, %v", path, args, err)
+	}
+	all := strings.Join(env, "\n")
+	for _, want := range []string{"XMSCHED_DIR=" + l.RunDir(), "CUDA_MPS_CLIENT_PRIORITY=1", "CUDA_MPS_PIPE_DIRECTORY=" + l.dir} {
+		if strings.Count(all, want) != 1 {
+			t.Errorf("%q is not there once in\n%s", want, all)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"xmsched/bench/internal/limit"
@@ -38,8 +39,8 @@ func (p PyTorch) Validate() error {
 		return errors.New("the first mode must be alone, which the others are compared with")
 	}
 	for _, m := range p.Modes[1:] {
-		if m == rows.ModeAlone || !slices.Contains(pairModes, m) {
-			return fmt.Errorf("mode %q is none of native, mps, xmsched", m)
+		if !slices.Contains(torchModes, m) {
+			return fmt.Errorf("mode %q is none of %s", m, strings.Join(torchModes, ", "))
 		}
 	}
 	return limit.First(
@@ -49,6 +50,12 @@ func (p PyTorch) Validate() error {
 		limit.Check("priority", p.Priority, -maxPriority, maxPriority),
 	)
 }
+
+// torchModes are the modes besides alone.
+var torchModes = []string{rows.ModeNative, rows.ModeMPS, rows.ModeXmsched, rows.ModeOverMPS}
+
+// scheduled says whether a mode has the daemon.
+func scheduled(mode string) bool { return mode == rows.ModeXmsched || mode == rows.ModeOverMPS }
 
 // pytorchTimeout bounds loading and warming of one program: two of them share
 // the card and a cold file cache.
@@ -89,7 +96,7 @@ func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string
 	if err := p.Validate(); err != nil {
 		return nil, fmt.Errorf("pytorch: %w", err)
 	}
-	if slices.Contains(p.Modes, rows.ModeXmsched) {
+	if slices.ContainsFunc(p.Modes, scheduled) {
 		if err := l.Places.Complete(); err != nil {
 			return nil, err
 		}
@@ -259,12 +266,12 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 	defer llm.Kill()
 	defer train.Kill()
 	level := 0
-	if mode == rows.ModeXmsched {
+	if scheduled(mode) {
 		if err := t.lab.awaitTasks(ctx, llm.Pid(), train.Pid()); err != nil {
 			return rows.Row{}, err
 		}
 		// Both are warm: they have launched.
-		if level, err = t.lab.effective(ctx, train.Pid(), t.p.Level); err != nil {
+		if level, err = t.lab.effective(ctx, train.Pid(), t.level(mode)); err != nil {
 			return rows.Row{}, err
 		}
 	}
@@ -286,20 +293,35 @@ func (t *torch) together(ctx context.Context, mode string) (rows.Row, error) {
 
 // ways gives how the two programs run in a mode.
 func (t *torch) ways(ctx context.Context, mode string) (forLLM, forTrain way, err error) {
-	switch mode {
-	case rows.ModeMPS:
+	if mode == rows.ModeMPS || mode == rows.ModeOverMPS {
 		if forLLM, err = t.lab.clientOfMPS(ctx, true); err != nil {
 			return nil, nil, err
 		}
-		forTrain, err = t.lab.clientOfMPS(ctx, false)
-		return forLLM, forTrain, err
-	case rows.ModeXmsched:
-		if err := t.lab.daemonFor(ctx, t.p.Level); err != nil {
+		if forTrain, err = t.lab.clientOfMPS(ctx, false); err != nil {
 			return nil, nil, err
 		}
-		return &Under{Name: "llm", Priority: t.p.Priority, Level: t.p.Level}, &Under{Name: "train", Level: t.p.Level}, nil
 	}
-	return nil, nil, nil
+	if !scheduled(mode) {
+		return forLLM, forTrain, nil
+	}
+	level := t.level(mode)
+	if err := t.lab.daemonFor(ctx, level); err != nil {
+		return nil, nil, err
+	}
+	llm, train := &Under{Name: "llm", Priority: t.p.Priority, Level: level}, &Under{Name: "train", Level: level}
+	if mode == rows.ModeOverMPS {
+		return overMPS{llm, forLLM}, overMPS{train, forTrain}, nil
+	}
+	return llm, train, nil
+}
+
+// level is what both run at in a mode: the channels of clients of MPS are the
+// server's, so that they have no Level 3.
+func (t *torch) level(mode string) Level {
+	if mode == rows.ModeOverMPS {
+		return 2
+	}
+	return t.p.Level
 }
 
 // row judges identity against the repeated run alone: the same tokens (also in
@@ -323,7 +345,7 @@ func (t *torch) row(mode string, level int, l llmResult, r trainResult, imagesPe
 		t.p99MS, t.imagesPerS = s.P99, imagesPerS
 	}
 	params := rows.Params{"layers": t.p.Layers, "batch": t.p.Batch, "seconds": t.p.Seconds}
-	if mode == rows.ModeXmsched {
+	if scheduled(mode) {
 		params["priority"], params["background_priority"], params["level"] = t.p.Priority, 0, level
 	}
 	total := 0.0

@@ -27,15 +27,16 @@ const Schema = 1
 
 // Modes in which a row can be measured.
 const (
-	ModeAlone   = "alone"   // nothing else on the device, without us
-	ModeNative  = "native"  // sharing the device without us
-	ModeMPS     = "mps"     // sharing by NVIDIA's MPS, the requests at high priority, without us
-	ModeXmsched = "xmsched" // under the daemon
-	ModeDirect  = "direct"  // channels switched by the program itself, without the daemon
-	ModeFree    = "free"    // preloaded, no competitor
-	ModeBounded = "bounded" // preloaded, a competitor is registered, Level 1
-	ModeGated   = "gated"   // the same at Level 2: a wait in front of every command
-	ModeNoCUDA  = "no-cuda" // preloaded, a program that never uses CUDA
+	ModeAlone   = "alone"       // nothing else on the device, without us
+	ModeNative  = "native"      // sharing the device without us
+	ModeMPS     = "mps"         // sharing by NVIDIA's MPS, the requests at high priority, without us
+	ModeXmsched = "xmsched"     // under the daemon
+	ModeOverMPS = "xmsched-mps" // under the daemon, as clients of MPS
+	ModeDirect  = "direct"      // channels switched by the program itself, without the daemon
+	ModeFree    = "free"        // preloaded, no competitor
+	ModeBounded = "bounded"     // preloaded, a competitor is registered, Level 1
+	ModeGated   = "gated"       // the same at Level 2: a wait in front of every command
+	ModeNoCUDA  = "no-cuda"     // preloaded, a program that never uses CUDA
 )
 
 // Row is one measurement.

@@ -23,7 +23,8 @@ func pytorchCommand() *cobra.Command {
 		Long: `Measures the row pytorch: a Llama-shaped decode and a ResNet-152 training, each
 alone (twice, which must be identical), both without us, both as clients of NVIDIA's
 MPS with the decode at high priority (left out, and said so, where it cannot be
-started), and both under xmsched. "identical" is 1 when tokens and losses are those of
+started), both under xmsched, and both under xmsched as clients of MPS (xmsched-mps; at
+Level 2, as MPS has no other). "identical" is 1 when tokens and losses are those of
 the repeated runs alone; train_ratio is what the training got of what it gets alone.
 Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 		Example: "  xbench pytorch --layers 16 --batch 128 --seconds 15",
@@ -59,7 +60,7 @@ Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 	f.BoolVar(&e.Once, "once", false, "run each alone once: later runs are compared with that one")
 	f.IntVar(&e.Priority, "priority", 10, "priority of the decode under xmsched, -255 to 255")
 	f.StringVar(&level, "level", "auto", "preemption level under xmsched: auto, 1, 2 or 3")
-	f.StringSliceVar(&e.Modes, "modes", []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched}, "modes to measure; alone must be the first: alone, native, mps, xmsched")
+	f.StringSliceVar(&e.Modes, "modes", []string{rows.ModeAlone, rows.ModeNative, rows.ModeXmsched}, "modes to measure; alone must be the first: alone, native, mps, xmsched, xmsched-mps")
 	return cmd
 }
 
@@ -68,10 +69,10 @@ Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 func (c *common) trainingNote(w io.Writer, measured []rows.Row) error {
 	for _, r := range measured {
 		share, ok := r.Metrics["train_ratio"]
-		if c.json || !ok || r.Mode != rows.ModeXmsched {
+		if c.json || !ok || r.Params["level"] == nil {
 			continue
 		}
-		_, err := fmt.Fprintf(w, "Beside the decode, of the higher class, the training got %.1f %% of what it gets alone, under HPF at level %v.\n", 100*share, r.Params["level"])
+		_, err := fmt.Fprintf(w, "%s: beside the decode, of the higher class, the training got %.1f %% of what it gets alone, under HPF at level %v.\n", r.Mode, 100*share, r.Params["level"])
 		if err != nil {
 			return err
 		}
