@@ -10,31 +10,37 @@ var table = []Kernel{
 	{
 		Name: "xm_empty", Params: params(),
 		Body: func(Memory, Launch) error { return nil }, Cost: emptyCost,
-		Touched: func(Launch) uint64 { return 0 },
+		Touched: func(Launch) uint64 { return 0 }, Spans: spans(),
 	},
 	{
 		Name: "xm_spin", Params: params(u64("out"), u64("iterations")),
 		Body: spin, Cost: spinCost, Touched: spinTouched,
+		Spans: spans(where(func(l Launch) bool { return arg64(l, 0) != 0 }, pointed(0, Write, Launch.Threads))),
 	},
 	{
 		Name: "xm_vector_add", Params: params(u64("c"), u64("a"), u64("b"), u32("n")),
 		Body: vectorAdd, Cost: streamCost(3, words32(24)), Touched: touched(3, words32(24)),
+		Spans: spans(pointed(8, Read, words32(24)), pointed(16, Read, words32(24)), pointed(0, Write, words32(24))),
 	},
 	{
 		Name: "xm_fill", Params: params(u64("out"), u32("value"), u32("n")),
 		Body: fill, Cost: streamCost(1, words32(12)), Touched: touched(1, words32(12)),
+		Spans: spans(pointed(0, Write, words32(12))),
 	},
 	{
 		Name: "xm_increment", Params: params(u64("data"), u32("n")),
 		Body: increment, Cost: streamCost(2, words32(8)), Touched: touched(2, words32(8)),
+		Spans: spans(pointed(0, Update, words32(8))),
 	},
 	{
 		Name: "xm_checksum", Params: params(u64("out"), u64("data"), u64("n")),
 		Body: checksum, Cost: streamCost(1, words64(16)), Touched: touched(1, words64(16)),
+		Spans: spans(pointed(8, Read, words64(16)), where(func(l Launch) bool { return arg64(l, 16) > 0 }, pointed(0, Update, fixed(2)))),
 	},
 	{
 		Name: "xm_copy", Params: params(u64("dst"), u64("src"), u64("n")),
 		Body: copyWords, Cost: streamCost(2, words64(16)), Touched: touched(2, words64(16)),
+		Spans: spans(pointed(8, Read, words64(16)), pointed(0, Write, words64(16))),
 	},
 }
 

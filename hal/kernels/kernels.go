@@ -52,6 +52,10 @@ type Memory interface {
 	// View returns the n bytes at address addr. They stay valid until the
 	// body returns; with Write the content is unspecified until written.
 	// An address that is not mapped is an error, as on the device.
+	//
+	// To ask is to touch: a body asks for what the kernel touches and for no
+	// more, piece by piece where that lies apart. The simulated device makes its
+	// page faults of it.
 	View(addr, n uint64, a Access) ([]byte, error)
 }
 
@@ -102,6 +106,9 @@ type Kernel struct {
 	// Touched estimates the bytes that Body reads and writes: what the body
 	// itself costs on a CPU.
 	Touched func(l Launch) uint64
+	// Spans is what the kernel touches, in closed form; nil where that depends
+	// on what lies in memory. A test holds it against what Body asks for.
+	Spans func(l Launch) []Span
 }
 
 // ArgBytes is the size of the argument block.

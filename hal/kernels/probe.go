@@ -14,11 +14,13 @@ var probeTable = []Kernel{
 		Name: "xm_heartbeat", Params: params(u64("beats"), u64("stop"), u64("limit")),
 		Body: heartbeat, Cost: heartbeatCost, Step: heartbeatStep,
 		Touched: func(Launch) uint64 { return 8 },
+		Spans:   spans(pointed(0, Write, fixed(1)), pointed(8, Read, fixed(1))),
 	},
 	{
 		Name: "xm_work", Params: params(u64("progress"), u64("stop"), u64("state"), u64("iterations"), u32("every"), u32("interval")),
 		Body: work, Cost: workCost, Step: workStep,
 		Touched: func(Launch) uint64 { return 8 + workState },
+		Spans:   spans(pointed(0, Write, fixed(1)), pointed(8, Read, fixed(1)), pointed(16, Update, fixed(workState/4))),
 	},
 	{
 		Name: "xm_count", Params: params(u64("out"), u64("data"), u64("n"), u32("value")),

@@ -32,14 +32,16 @@ var stressTable = []Kernel{
 	{
 		Name: "xm_churn", Params: params(u64("data"), u32("n"), u32("rounds")),
 		Body: churn, Cost: churnCost, Touched: touched(2, words32(8)),
+		Spans: spans(pointed(0, Update, words32(8))),
 	},
 	{
 		Name: "xm_atomics", Params: params(u64("out"), u32("n"), u32("rounds")),
 		Body: atomics, Cost: atomicsCost, Touched: touched(2, words32(8)),
+		Spans: spans(pointed(0, Update, atomicsReach)),
 	},
 	{
 		Name: "xm_ring", Params: params(u64("a"), u64("b"), u64("barrier"), u32("rounds")),
-		Body: ring, Cost: ringCost, Touched: func(l Launch) uint64 { return 16 * l.Threads() },
+		Body: ring, Cost: ringCost, Touched: func(l Launch) uint64 { return 16 * l.Threads() }, Spans: ringSpans,
 	},
 }
 
@@ -109,34 +111,61 @@ func churn(m Memory, l Launch) error {
 	return nil
 }
 
+// atomicsReach is how many of its words a launch of xm_atomics touches: each thread
+// begins one word further on, and goes one further each round.
+func atomicsReach(l Launch) uint64 {
+	n, threads, rounds := uint64(arg32(l, 8)), l.Threads(), uint64(arg32(l, 12))
+	if threads == 0 || rounds == 0 {
+		return 0
+	}
+	return min(n, threads+rounds-1)
+}
+
 func atomics(m Memory, l Launch) error {
-	n := arg32(l, 8)
-	b, err := viewWords(m, arg64(l, 0), uint64(n), Update)
+	reach := atomicsReach(l)
+	b, err := viewWords(m, arg64(l, 0), reach, Update)
 	if err != nil {
 		return err
 	}
-	for i, v := range AtomicsResult(l.Threads(), n, arg32(l, 12)) {
+	for i, v := range AtomicsResult(l.Threads(), arg32(l, 8), arg32(l, 12))[:reach] {
 		binary.LittleEndian.PutUint32(b[4*i:], binary.LittleEndian.Uint32(b[4*i:])+v)
 	}
 	return nil
 }
 
+// ringAccess is what is done to a: its words are read, and written from the second
+// round on. Those of b are written before anything is read there.
+func ringAccess(rounds uint32) Access {
+	if rounds == 1 {
+		return Read
+	}
+	return Update
+}
+
+func ringSpans(l Launch) []Span {
+	rounds := arg32(l, 24)
+	if rounds == 0 || l.Threads() == 0 {
+		return nil
+	}
+	return spans(pointed(16, Update, fixed(1)), pointed(0, ringAccess(rounds), Launch.Threads), pointed(8, Write, Launch.Threads))(l)
+}
+
 func ring(m Memory, l Launch) error {
 	rounds, n := arg32(l, 24), l.Threads()
+	if rounds == 0 || n == 0 {
+		return nil
+	}
 	barrier, err := m.View(arg64(l, 16), 4, Update)
 	if err != nil {
 		return err
 	}
-	a, err := viewWords(m, arg64(l, 0), n, Update)
+	a, err := viewWords(m, arg64(l, 0), n, ringAccess(rounds))
 	if err != nil {
 		return err
 	}
-	b, err := viewWords(m, arg64(l, 8), n, Update)
+	b, err := viewWords(m, arg64(l, 8), n, Write)
 	if err != nil {
 		return err
-	}
-	if rounds == 0 || n == 0 {
-		return nil
 	}
 	begun := make([]uint32, n)
 	for i := range begun {

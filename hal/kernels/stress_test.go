@@ -111,7 +111,7 @@ func TestStressRefusesUnmappedAddresses(t *testing.T) {
 	m := flat{0x1000, make([]byte, 64)}
 	for name, values := range map[string][]any{
 		"xm_churn":   {uint64(0x1000), uint32(17), uint32(1)},
-		"xm_atomics": {uint64(0x1004), uint32(16), uint32(1)},
+		"xm_atomics": {uint64(0x1004), uint32(16), uint32(16)},
 		"xm_ring":    {uint64(0x1000), uint64(0x1010), uint64(0x1040), uint32(1)},
 	} {
 		if run(t, name, m, 1, 4, values...) == nil {
