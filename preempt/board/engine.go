@@ -17,3 +17,30 @@ func (d Device) WaitDidWish(old uint32, limit time.Duration) error {
 
 // WakeDidWish wakes whoever sleeps on that word.
 func (d Device) WakeDidWish() { wakeAll(&d.s.Client.Did) }
+
+// MemoryFreed is how often the process's resident memory fell without a move.
+func (d Device) MemoryFreed() uint32 { return atomic.LoadUint32(&d.more.Library.Freed) }
+
+// WaitMemoryFreed sleeps while that number is old, at most for limit. It may return
+// early; the caller looks again.
+func (d Device) WaitMemoryFreed(old uint32, limit time.Duration) error {
+	return waitWhile(&d.more.Library.Freed, old, limit)
+}
+
+// WakeMemoryFreed wakes whoever sleeps on that number.
+func (d Device) WakeMemoryFreed() { wakeAll(&d.more.Library.Freed) }
+
+// SetMemoryForeseen says how many bytes the process's next turn touches, 0 for not
+// known, and how many a short stop would exchange for others. The caller rings the
+// eventfd afterwards.
+func (d Device) SetMemoryForeseen(working, exchange uint64) {
+	atomic.StoreUint64(&d.more.Engine.Working, working)
+	atomic.StoreUint64(&d.more.Engine.Exchange, exchange)
+}
+
+// SetMemoryClean says what was not copied because it had not changed.
+func (d Device) SetMemoryClean(c CleanBytes) {
+	atomic.StoreUint64(&d.more.Engine.Hashed, c.Hashed)
+	atomic.StoreUint64(&d.more.Engine.Spared, c.Spared)
+	atomic.StoreUint64(&d.more.Engine.Wrong, c.Wrong)
+}

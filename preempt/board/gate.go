@@ -72,10 +72,13 @@ type Grant struct {
 }
 
 // Device is one device section of a board.
-type Device struct{ s *layout.Device }
+type Device struct {
+	s    *layout.Device
+	more *layout.More
+}
 
 // Device gives section i, 0 <= i < Devices.
-func (b *Board) Device(i int) Device { return Device{&b.page.Devices[i]} }
+func (b *Board) Device(i int) Device { return Device{&b.page.Devices[i], &b.page.More[i]} }
 
 // Publish is Store and Wake.
 func (d Device) Publish(last Gate, g Grant) Gate {

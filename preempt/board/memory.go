@@ -3,6 +3,8 @@ package board
 import (
 	"sync/atomic"
 	"time"
+
+	"xmsched/preempt/board/internal/layout"
 )
 
 // MemoryFlags of the daemon for one device. The values are part of the layout.
@@ -21,6 +23,9 @@ const (
 	// MemoryGentle: somebody on the device must not wait, and pinning host memory keeps
 	// the driver from others; it is to be done with pauses.
 	MemoryGentle MemoryFlags = 8
+	// MemoryPredict: memory is short and planned by what commands touch; they are to be
+	// looked at.
+	MemoryPredict MemoryFlags = 16
 )
 
 // MemoryState is what a client says of how its memory is handled on a device.
@@ -46,6 +51,9 @@ type Memory struct {
 	Limit  uint64 // bytes that the process may allocate there; 0: the card
 	Total  uint64 // what the process is told that the card has; 0: what it has
 	Host   uint64 // bytes of host memory that its segments there may take; 0: no bound
+	// Turn is how long the process's next turn is expected to be, in whole
+	// microseconds; 0: nobody knows.
+	Turn time.Duration
 }
 
 // maxMemory is the most that is believed of a client's figure: 1 PiB, beyond every
@@ -68,7 +76,25 @@ type MemoryView struct {
 
 	In, Out uint64        // moved so far
 	Stall   time.Duration // stood still for it so far
+
+	Working  uint64 // that its next turn touches, at most Allocated; 0: not known
+	Exchange uint64 // that a short stop would bring in, for what is not used soon; at most Allocated
+
+	Slots    uint64                    // host memory of its segments in all, what is kept for later included
+	Kept     uint64                    // of that, clean copies of what is on the device; at most Slots
+	PinnedBy [layout.MemoryPins]uint64 // Pinned, by MemoryPinNames
+	Clean    CleanBytes                // what was not copied because it had not changed
 }
+
+// CleanBytes are sums of bytes so far.
+type CleanBytes struct {
+	Hashed uint64 // compared with their clean copies
+	Spared uint64 // of those: the same, and not copied
+	Wrong  uint64 // of those: changed
+}
+
+// MemoryPinNames name what cannot be moved, in the order of MemoryView.PinnedBy.
+var MemoryPinNames = [layout.MemoryPins]string{"pools", "mapped by the program", "arrays", "unified memory", "allocated under peer access"}
 
 // SetMemory stores the daemon's answer and then, with release, the word that follows
 // last, which it returns and the daemon keeps. Who sleeps on it needs WakeMemory as
@@ -81,6 +107,7 @@ func (d Device) SetMemory(last uint32, m Memory) uint32 {
 	atomic.StoreUint64(&l.Limit, m.Limit)
 	atomic.StoreUint64(&l.Total, m.Total)
 	atomic.StoreUint64(&l.Host, m.Host)
+	atomic.StoreUint32(&l.TurnUS, uint32(min(max(m.Turn, 0)/time.Microsecond, 1<<32-1)))
 	atomic.StoreUint32(&l.Flags, uint32(m.Flags))
 	word := last + 1
 	if word == 0 { // wrapped; 0 reads as never answered
@@ -104,6 +131,7 @@ func (d Device) Memory() (want uint32, m Memory) {
 		Limit:  atomic.LoadUint64(&l.Limit),
 		Total:  atomic.LoadUint64(&l.Total),
 		Host:   atomic.LoadUint64(&l.Host),
+		Turn:   time.Duration(atomic.LoadUint32(&l.TurnUS)) * time.Microsecond,
 	}
 }
 
@@ -117,7 +145,7 @@ func (d Device) WaitMemory(old uint32, limit time.Duration) error {
 // first, so that what follows is at least as new.
 func (b *Board) MemoryView(device int) MemoryView {
 	s := &b.page.Devices[device]
-	c := &s.ClientMemory
+	c, e, l := &s.ClientMemory, &b.page.More[device].Engine, &b.page.More[device].Library
 	v := MemoryView{
 		Did:       atomic.LoadUint32(&c.Did),
 		State:     MemoryState(atomic.LoadUint32(&c.Flags)),
@@ -131,6 +159,18 @@ func (b *Board) MemoryView(device int) MemoryView {
 		In:        atomic.LoadUint64(&c.In),
 		Out:       atomic.LoadUint64(&c.Out),
 		Stall:     time.Duration(min(atomic.LoadUint64(&s.Client.MemStallNS), 1<<62)),
+		Working:   amount(&e.Working),
+		Exchange:  amount(&e.Exchange),
+		Slots:     amount(&l.Slots),
+		Kept:      amount(&l.Kept),
+		Clean: CleanBytes{
+			Hashed: atomic.LoadUint64(&e.Hashed),
+			Spared: atomic.LoadUint64(&e.Spared),
+			Wrong:  atomic.LoadUint64(&e.Wrong),
+		},
+	}
+	for i := range v.PinnedBy {
+		v.PinnedBy[i] = amount(&l.PinnedBy[i])
 	}
 	// The fields are read one by one while the client changes them: what is on the
 	// device counts, and a sum that does not fit is the other fields' fault.
@@ -138,6 +178,9 @@ func (b *Board) MemoryView(device int) MemoryView {
 	v.Host = min(v.Host, v.Allocated-v.Resident)
 	v.Loading = min(v.Loading, v.Resident)
 	v.Waste = min(v.Waste, v.Allocated)
+	v.Working = min(v.Working, v.Allocated)
+	v.Exchange = min(v.Exchange, v.Allocated)
+	v.Kept = min(v.Kept, v.Slots)
 	return v
 }
 
@@ -158,6 +201,13 @@ func (d Device) TellMemory(v MemoryView) {
 	atomic.StoreUint64(&d.s.Client.MemLoading, v.Loading)
 	atomic.StoreUint64(&d.s.Client.MemWaste, v.Waste)
 	atomic.StoreUint64(&d.s.Client.MemStallNS, uint64(max(v.Stall, 0)))
+	atomic.StoreUint64(&d.more.Library.Slots, v.Slots)
+	atomic.StoreUint64(&d.more.Library.Kept, v.Kept)
+	for i, n := range v.PinnedBy {
+		atomic.StoreUint64(&d.more.Library.PinnedBy[i], n)
+	}
+	d.SetMemoryForeseen(v.Working, v.Exchange)
+	d.SetMemoryClean(v.Clean)
 	d.SetMemoryDid(v.Did)
 }
 

@@ -22,7 +22,7 @@ func TestMemoryAnswers(t *testing.T) {
 	if want, m := d.Memory(); want != 0 || m != (Memory{}) {
 		t.Fatalf("a new board has the answer %d %+v", want, m)
 	}
-	m := Memory{Flags: MemoryManaged, Target: 5 << 30, Limit: 8 << 30, Total: 8 << 30, Host: 1 << 30}
+	m := Memory{Flags: MemoryManaged, Target: 5 << 30, Limit: 8 << 30, Total: 8 << 30, Host: 1 << 30, Turn: 250 * time.Millisecond}
 	word := d.SetMemory(0, m)
 	if want, got := d.Memory(); want != word || got != m || word != 1 {
 		t.Errorf("answer %d %+v, want %d %+v", want, got, word, m)
@@ -54,14 +54,17 @@ func TestMemoryFiguresAreClamped(t *testing.T) {
 	for _, c := range []struct{ told, want MemoryView }{
 		{MemoryView{}, MemoryView{}},
 		{
-			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
-			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second},
+			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second, Working: 7, Exchange: 2, Slots: 12, Kept: 6, PinnedBy: [5]uint64{1, 2, 0, 0, 0}, Clean: CleanBytes{9, 5, 4}},
+			MemoryView{Did: 7, State: MemoryActive | MemoryGone, Allocated: 10, Resident: 6, Loading: 5, Host: 4, Pinned: 3, Asked: 2, Waste: 1, In: 8, Out: 9, Stall: time.Second, Working: 7, Exchange: 2, Slots: 12, Kept: 6, PinnedBy: [5]uint64{1, 2, 0, 0, 0}, Clean: CleanBytes{9, 5, 4}},
 		},
 		{
 			MemoryView{Allocated: 1<<64 - 1, Resident: 1<<64 - 1, Loading: 1<<64 - 1, Host: 1<<64 - 1, Pinned: 1<<64 - 1, Asked: 1<<64 - 1, Waste: 1<<64 - 1},
 			MemoryView{Allocated: most, Resident: most, Loading: most, Pinned: most, Asked: most, Waste: most},
 		},
-		{MemoryView{Allocated: 5, Resident: 9, Host: 9, Waste: 20}, MemoryView{Allocated: 9, Resident: 9, Waste: 9}},
+		{
+			MemoryView{Allocated: 5, Resident: 9, Host: 9, Waste: 20, Working: 30, Exchange: 31, Slots: 3, Kept: 4},
+			MemoryView{Allocated: 9, Resident: 9, Waste: 9, Working: 9, Exchange: 9, Slots: 3, Kept: 3},
+		},
 	} {
 		d.TellMemory(c.told)
 		if got := b.MemoryView(0); got != c.want {

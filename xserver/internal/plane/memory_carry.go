@@ -1,8 +1,11 @@
 package plane
 
 import (
+	"cmp"
 	"slices"
+	"time"
 
+	"xmsched/compute"
 	"xmsched/memory"
 	"xmsched/preempt/board"
 )
@@ -40,13 +43,16 @@ func (p *Plane) answer(s *section) {
 	}
 	next := board.Memory{
 		Flags: board.MemoryManaged, Target: uint64(m.aim), Limit: uint64(m.limit), Total: uint64(m.limit),
-		Host: p.mem.host.share(s),
+		Host: p.mem.host.share(s), Turn: s.expectedTurn(),
 	}
 	if s.drains() {
 		next.Flags |= board.MemoryDrained
 	}
 	if s.seat.device.mem.near {
 		next.Flags |= board.MemoryPrepare
+		if p.mem.cfg.Mode == memory.Predict {
+			next.Flags |= board.MemoryPredict
+		}
 	}
 	if s.seat.device.led() {
 		next.Flags |= board.MemoryGentle
@@ -75,6 +81,16 @@ func (p *Plane) answer(s *section) {
 			p.mem.changed = append(p.mem.changed, s.seat)
 		}
 	}
+}
+
+// expectedTurn is how long the section's next turn is expected to be. A client is not
+// woken by a small change of it.
+func (s *section) expectedTurn() time.Duration {
+	turn := cmp.Or(s.seat.task.turn, s.seat.task.hints.Quantum, compute.DefaultQuantum)
+	if before := s.mem.stored.Turn; turn-before <= before/4 && before-turn <= before/4 {
+		return before
+	}
+	return turn
 }
 
 // led says whether somebody on the device comes before others, who are there.

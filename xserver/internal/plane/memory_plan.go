@@ -104,7 +104,11 @@ func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 		Pinned:    pinned,
 		Asked:     memory.Bytes(m.view.Asked),
 		Slice:     st.task.hints.Quantum,
+		Exchange:  memory.Bytes(m.view.Exchange),
 		Ready:     st.ready > 0, Open: st.runs(), Stopped: s.memoryStopped(),
+	}
+	if m.view.Working > 0 {
+		c.Working = memory.Bytes(m.view.Working) + pinned
 	}
 	if m.limit > 0 {
 		c.Limit = m.limit + own

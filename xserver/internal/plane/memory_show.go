@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"cmp"
 	"time"
 
 	"xmsched/compute"
@@ -149,7 +150,7 @@ func (s *section) describeMemory() ProcessMemoryState {
 	m, b := s.mem, &s.mem.books
 	out := ProcessMemoryState{
 		Process: s.process.ID, Task: s.seat.id, View: m.view, Limit: m.limit, Aim: m.aim, Target: m.target,
-		Working: memory.Bytes(m.view.Allocated), Held: s.seat.memoryKeeps(), Waits: s.seat.mem.waits,
+		Working: memory.Bytes(cmp.Or(m.view.Working, m.view.Allocated)), Held: s.seat.memoryKeeps(), Waits: s.seat.mem.waits,
 		Quantum: s.seat.mem.quantum, In: rate(b.in, b.inTime), Out: rate(b.out, b.outTime),
 	}
 	if all := b.hidden + b.seen; all > 0 {

@@ -96,7 +96,8 @@ type DaemonMemory struct {
 	Limit  uint64   `c:"limit" doc:"bytes that the process may allocate on the device; 0: the card"`
 	Total  uint64   `c:"total" doc:"what the process is told the card has, in bytes; 0: what it has"`
 	Host   uint64   `c:"host" doc:"bytes of host memory that this process may take for its segments on this device; 0: no bound"`
-	_      [24]byte `c:"pad0"`
+	TurnUS uint32   `c:"turn_us" doc:"how long the process's next turn is expected to be, in us; 0: nobody knows"`
+	_      [20]byte `c:"pad0"`
 }
 
 // ClientMemory is the client's claim for its memory on one device, in bytes.
@@ -110,6 +111,35 @@ type ClientMemory struct {
 	In        uint64 `c:"in" doc:"moved to the device; cumulative"`
 	Out       uint64 `c:"out" doc:"moved to the host; cumulative"`
 	Asked     uint64 `c:"asked" doc:"room that an allocation waits for; 0: none does"`
+}
+
+// EngineMemory is what the agent's engine claims of a process's memory on one device, in
+// bytes.
+type EngineMemory struct {
+	Working  uint64   `c:"working" doc:"of the segments that the next turn touches, as far as is foreseen; 0: nothing is"`
+	Exchange uint64   `c:"exchange" doc:"that a short stop would bring in of what is used soon, for what is not; 0: none"`
+	Hashed   uint64   `c:"hashed" doc:"compared with their clean copies; cumulative"`
+	Spared   uint64   `c:"spared" doc:"of those that were the same, and left the device without being copied; cumulative"`
+	Wrong    uint64   `c:"wrong" doc:"of those that had changed; cumulative"`
+	_        [24]byte `c:"pad0"`
+}
+
+// MemoryPins is how many kinds of memory there are that cannot be moved.
+const MemoryPins = 5
+
+// LibraryMemory is what the preload library claims beyond ClientMemory, in bytes.
+type LibraryMemory struct {
+	Kept     uint64             `c:"kept" doc:"of slots that are clean copies of segments on the device"`
+	Slots    uint64             `c:"slots" doc:"of all slots there are, free ones included"`
+	PinnedBy [MemoryPins]uint64 `c:"pinned_by" doc:"client_memory.pinned by kind: pools, mapped by the program, arrays, unified, allocated under peer access"`
+	Freed    uint32             `c:"freed" doc:"adds 1 whenever resident bytes fell without a move. Shared futex word"`
+	_        uint32             `c:"pad0"`
+}
+
+// More is what there is of a device beyond its section.
+type More struct {
+	Engine  EngineMemory  `c:"engine_memory"`
+	Library LibraryMemory `c:"library_memory"`
 }
 
 // Identity says which device a section stands for. Written by the client
@@ -150,7 +180,8 @@ type Board struct {
 	Daemon  DaemonHeader    `c:"daemon"`
 	Client  ClientHeader    `c:"client"`
 	Devices [Devices]Device `c:"devices"`
-	_       [7936]byte      `c:"reserved"`
+	More    [Devices]More   `c:"more" doc:"of the device with the same index"`
+	_       [5888]byte      `c:"reserved"`
 	Slots   [Slots]Slot     `c:"slots"`
 }
 
@@ -190,6 +221,8 @@ func Constants() []Constant {
 		{"XM_MEMORY_DRAINED", 2, "daemon: memory may be taken away while the gate is closed and nothing is outstanding; to open it the daemon clears this first, then waits until XM_MEMORY_GONE is not set"},
 		{"XM_MEMORY_PREPARE", 4, "daemon: memory is nearly all given away: what moves it is to be made ready"},
 		{"XM_MEMORY_GENTLE", 8, "daemon: somebody here must not wait: host memory is to be pinned with pauses"},
+		{"XM_MEMORY_PREDICT", 16, "daemon: memory is short and planned by what commands touch: they are to be looked at"},
+		{"XM_MEMORY_PINS", MemoryPins, "kinds of memory that cannot be moved"},
 		{"XM_MEMORY_ACTIVE", 1, "client: its allocations are made of segments"},
 		{"XM_MEMORY_LATE", 2, "client: it had allocated before it knew of a daemon that manages memory, and stays as it is"},
 		{"XM_MEMORY_UNABLE", 4, "client: the driver here has no virtual memory management"},
@@ -223,6 +256,9 @@ func Structs() []Struct {
 		{"xm_daemon_memory", "The daemon's answer for the memory of one process on one device.", DaemonMemory{}},
 		{"xm_client_memory", "The client's claim for its memory on one device, in bytes.", ClientMemory{}},
 		{"xm_device", "One device section.", Device{}},
+		{"xm_engine_memory", "What the agent's engine claims of a process's memory on one device, in bytes.", EngineMemory{}},
+		{"xm_library_memory", "What the preload library claims beyond client_memory, in bytes.", LibraryMemory{}},
+		{"xm_more", "What there is of a device beyond its section.", More{}},
 		{"xm_slot", "One hardware queue.", Slot{}},
 		{"xm_board", "The whole board.", Board{}},
 	}

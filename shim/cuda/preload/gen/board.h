@@ -31,6 +31,8 @@
 #define XM_MEMORY_DRAINED 2u /* daemon: memory may be taken away while the gate is closed and nothing is outstanding; to open it the daemon clears this first, then waits until XM_MEMORY_GONE is not set */
 #define XM_MEMORY_PREPARE 4u /* daemon: memory is nearly all given away: what moves it is to be made ready */
 #define XM_MEMORY_GENTLE 8u /* daemon: somebody here must not wait: host memory is to be pinned with pauses */
+#define XM_MEMORY_PREDICT 16u /* daemon: memory is short and planned by what commands touch: they are to be looked at */
+#define XM_MEMORY_PINS 5u /* kinds of memory that cannot be moved */
 #define XM_MEMORY_ACTIVE 1u /* client: its allocations are made of segments */
 #define XM_MEMORY_LATE 2u /* client: it had allocated before it knew of a daemon that manages memory, and stays as it is */
 #define XM_MEMORY_UNABLE 4u /* client: the driver here has no virtual memory management */
@@ -187,7 +189,8 @@ struct xm_daemon_memory {
 	uint64_t limit; /* bytes that the process may allocate on the device; 0: the card */
 	uint64_t total; /* what the process is told the card has, in bytes; 0: what it has */
 	uint64_t host; /* bytes of host memory that this process may take for its segments on this device; 0: no bound */
-	uint8_t pad0[24];
+	uint32_t turn_us; /* how long the process's next turn is expected to be, in us; 0: nobody knows */
+	uint8_t pad0[20];
 };
 _Static_assert(sizeof(struct xm_daemon_memory) == 64, "size of xm_daemon_memory");
 _Static_assert(offsetof(struct xm_daemon_memory, want) == 0, "offset of xm_daemon_memory.want");
@@ -196,7 +199,8 @@ _Static_assert(offsetof(struct xm_daemon_memory, target) == 8, "offset of xm_dae
 _Static_assert(offsetof(struct xm_daemon_memory, limit) == 16, "offset of xm_daemon_memory.limit");
 _Static_assert(offsetof(struct xm_daemon_memory, total) == 24, "offset of xm_daemon_memory.total");
 _Static_assert(offsetof(struct xm_daemon_memory, host) == 32, "offset of xm_daemon_memory.host");
-_Static_assert(offsetof(struct xm_daemon_memory, pad0) == 40, "offset of xm_daemon_memory.pad0");
+_Static_assert(offsetof(struct xm_daemon_memory, turn_us) == 40, "offset of xm_daemon_memory.turn_us");
+_Static_assert(offsetof(struct xm_daemon_memory, pad0) == 44, "offset of xm_daemon_memory.pad0");
 
 /* The client's claim for its memory on one device, in bytes. */
 struct xm_client_memory {
@@ -236,6 +240,47 @@ _Static_assert(offsetof(struct xm_device, identity) == 256, "offset of xm_device
 _Static_assert(offsetof(struct xm_device, daemon_memory) == 384, "offset of xm_device.daemon_memory");
 _Static_assert(offsetof(struct xm_device, client_memory) == 448, "offset of xm_device.client_memory");
 
+/* What the agent's engine claims of a process's memory on one device, in bytes. */
+struct xm_engine_memory {
+	uint64_t working; /* of the segments that the next turn touches, as far as is foreseen; 0: nothing is */
+	uint64_t exchange; /* that a short stop would bring in of what is used soon, for what is not; 0: none */
+	uint64_t hashed; /* compared with their clean copies; cumulative */
+	uint64_t spared; /* of those that were the same, and left the device without being copied; cumulative */
+	uint64_t wrong; /* of those that had changed; cumulative */
+	uint8_t pad0[24];
+};
+_Static_assert(sizeof(struct xm_engine_memory) == 64, "size of xm_engine_memory");
+_Static_assert(offsetof(struct xm_engine_memory, working) == 0, "offset of xm_engine_memory.working");
+_Static_assert(offsetof(struct xm_engine_memory, exchange) == 8, "offset of xm_engine_memory.exchange");
+_Static_assert(offsetof(struct xm_engine_memory, hashed) == 16, "offset of xm_engine_memory.hashed");
+_Static_assert(offsetof(struct xm_engine_memory, spared) == 24, "offset of xm_engine_memory.spared");
+_Static_assert(offsetof(struct xm_engine_memory, wrong) == 32, "offset of xm_engine_memory.wrong");
+_Static_assert(offsetof(struct xm_engine_memory, pad0) == 40, "offset of xm_engine_memory.pad0");
+
+/* What the preload library claims beyond client_memory, in bytes. */
+struct xm_library_memory {
+	uint64_t kept; /* of slots that are clean copies of segments on the device */
+	uint64_t slots; /* of all slots there are, free ones included */
+	uint64_t pinned_by[5]; /* client_memory.pinned by kind: pools, mapped by the program, arrays, unified, allocated under peer access */
+	uint32_t freed; /* adds 1 whenever resident bytes fell without a move. Shared futex word */
+	uint32_t pad0;
+};
+_Static_assert(sizeof(struct xm_library_memory) == 64, "size of xm_library_memory");
+_Static_assert(offsetof(struct xm_library_memory, kept) == 0, "offset of xm_library_memory.kept");
+_Static_assert(offsetof(struct xm_library_memory, slots) == 8, "offset of xm_library_memory.slots");
+_Static_assert(offsetof(struct xm_library_memory, pinned_by) == 16, "offset of xm_library_memory.pinned_by");
+_Static_assert(offsetof(struct xm_library_memory, freed) == 56, "offset of xm_library_memory.freed");
+_Static_assert(offsetof(struct xm_library_memory, pad0) == 60, "offset of xm_library_memory.pad0");
+
+/* What there is of a device beyond its section. */
+struct xm_more {
+	struct xm_engine_memory engine_memory;
+	struct xm_library_memory library_memory;
+};
+_Static_assert(sizeof(struct xm_more) == 128, "size of xm_more");
+_Static_assert(offsetof(struct xm_more, engine_memory) == 0, "offset of xm_more.engine_memory");
+_Static_assert(offsetof(struct xm_more, library_memory) == 64, "offset of xm_more.library_memory");
+
 /* One hardware queue. */
 struct xm_slot {
 	uint64_t handle; /* the stream; 0: free */
@@ -264,14 +309,16 @@ struct xm_board {
 	struct xm_daemon_header daemon;
 	struct xm_client_header client;
 	struct xm_device devices[16];
-	uint8_t reserved[7936];
+	struct xm_more more[16]; /* of the device with the same index */
+	uint8_t reserved[5888];
 	struct xm_slot slots[4096];
 };
 _Static_assert(sizeof(struct xm_board) == 540672, "size of xm_board");
 _Static_assert(offsetof(struct xm_board, daemon) == 0, "offset of xm_board.daemon");
 _Static_assert(offsetof(struct xm_board, client) == 128, "offset of xm_board.client");
 _Static_assert(offsetof(struct xm_board, devices) == 256, "offset of xm_board.devices");
-_Static_assert(offsetof(struct xm_board, reserved) == 8448, "offset of xm_board.reserved");
+_Static_assert(offsetof(struct xm_board, more) == 8448, "offset of xm_board.more");
+_Static_assert(offsetof(struct xm_board, reserved) == 10496, "offset of xm_board.reserved");
 _Static_assert(offsetof(struct xm_board, slots) == 16384, "offset of xm_board.slots");
 
 #endif
