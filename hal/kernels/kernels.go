@@ -1,6 +1,7 @@
 // Package kernels holds the project's own GPU kernels: their PTX texts (a first
-// module for everything, a second of kernels that a suspension could hurt, a
-// third for sm_90), the same computation as a CPU body for the simulated device,
+// module for everything, a second of kernels that a suspension could hurt, others that
+// measure devices and that touch memory in ways of all kinds, a
+// last for sm_90), the same computation as a CPU body for the simulated device,
 // and a cost model.
 //
 // It does not launch anything and knows no driver. The PTX is written by hand

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -171,7 +172,7 @@ func declares(t *testing.T, text, target string, table []Kernel) {
 	if len(entries) != len(table) {
 		t.Fatalf("%d entries in the text, %d kernels in the table", len(entries), len(table))
 	}
-	param := regexp.MustCompile(`\.param\s+\.u(32|64)\s+(\w+)`)
+	param := regexp.MustCompile(`\.param\s+(?:\.u(32|64)|\.align 8 \.b8)\s+(\w+)(?:\[(\d+)\])?`)
 	for i, k := range table {
 		if entries[i][1] != k.Name {
 			t.Fatalf("entry %d is %s, the table says %s", i, entries[i][1], k.Name)
@@ -181,8 +182,12 @@ func declares(t *testing.T, text, target string, table []Kernel) {
 			t.Fatalf("%s has %d parameters in the text, %d in the table", k.Name, len(found), len(k.Params))
 		}
 		for j, p := range k.Params {
-			size := map[string]int{"32": 4, "64": 8}[found[j][1]]
-			if found[j][2] != p.Name || size != p.Size || p.Offset%p.Size != 0 {
+			size, align := map[string]int{"32": 4, "64": 8}[found[j][1]], p.Size
+			if found[j][3] != "" { // a structure
+				size, _ = strconv.Atoi(found[j][3])
+				align = 8
+			}
+			if found[j][2] != p.Name || size != p.Size || p.Offset%align != 0 {
 				t.Errorf("%s parameter %d: text %s of %d bytes, table %+v", k.Name, j, found[j][2], size, p)
 			}
 		}

@@ -23,6 +23,10 @@ func touchedBytes(all []Span) map[uint64]uint8 {
 // TestSpansAreWhatTheBodyAsksFor holds every closed form against the body.
 func TestSpansAreWhatTheBodyAsksFor(t *testing.T) {
 	const base, size = 0x10000, 1 << 13
+	science := map[string]bool{}
+	for _, k := range Science() {
+		science[k.Name] = true
+	}
 	stated := 0
 	for _, k := range Every() {
 		if k.Spans == nil {
@@ -33,9 +37,14 @@ func TestSpansAreWhatTheBodyAsksFor(t *testing.T) {
 			var values []any
 			for i, p := range k.Params {
 				switch {
+				case p.Size == 32:
+					values = append(values, uint64(base), uint64(base+1024*4), rapid.Uint32Range(0, 12).Draw(t, "n"),
+						rapid.Uint32Range(0, 12).Draw(t, "batches"), rapid.Uint64Range(0, 70).Draw(t, "stride"))
+				case p.Size == 4 && science[k.Name]: // a product of two fits what lies between two pointers
+					values = append(values, rapid.Uint32Range(0, 15).Draw(t, p.Name))
 				case p.Size == 4:
 					values = append(values, rapid.Uint32Range(0, 60).Draw(t, p.Name))
-				case p.Name == "n" || p.Name == "iterations" || p.Name == "limit":
+				case p.Name == "n" || p.Name == "pitch" || p.Name == "iterations" || p.Name == "limit":
 					values = append(values, rapid.Uint64Range(0, 60).Draw(t, p.Name))
 				default:
 					values = append(values, uint64(base+1024*i))
@@ -55,7 +64,7 @@ func TestSpansAreWhatTheBodyAsksFor(t *testing.T) {
 			}
 		}))
 	}
-	if stated < 12 {
+	if stated < 18 {
 		t.Errorf("only %d kernels state what they touch", stated)
 	}
 }
