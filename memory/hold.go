@@ -7,7 +7,8 @@ import (
 )
 
 // hold decides whether a task should be Stopped for its memory. One whose turn
-// it is not is held as long as anything of it has to move, and does. One whose turn it is
+// it is not is held as long as anything of it has to move, and does, or it should
+// exchange what it will not use for what it will. One whose turn it is
 // is held back at the beginning until its memory is there, since what is missing
 // costs as much again at every pass over it; later on only for a short stop, if
 // there is a batch to bring in and it ran long enough since the last.
@@ -15,11 +16,11 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
 	in := s.missing() >= Granularity && (progress || p.flows && s.plan <= s.Resident)
-	if s.plan < s.Resident || s.incoming() >= Granularity {
+	if s.plan < s.Resident || s.incoming() >= Granularity || s.exchanges() {
 		p.wake(now, s.turnsAt(now))
 	}
 	if s.class != due {
-		s.held = out || in
+		s.held = out || in || s.exchanges() && progress
 		return
 	}
 	batch := max(s.incoming(), s.Exchange)
@@ -30,7 +31,7 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 		}
 		p.wake(now, again)
 	}
-	s.held = out || now < s.patience && (in || s.Exchange >= BatchBytes)
+	s.held = out || now < s.patience && (in || s.exchanges())
 	if s.held && !out {
 		p.wake(now, s.patience)
 	}

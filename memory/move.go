@@ -16,6 +16,8 @@ const (
 	// Unmap: the slots have the bytes; the device handles are unmapped and
 	// released. Device becomes Away.
 	Unmap
+	// Drop: as Unmap, of a clean batch: its slots had the bytes all the time.
+	Drop
 	// Map: device memory is made and mapped. Away or Host becomes Loading; a
 	// failure leaves the old state.
 	Map
@@ -28,7 +30,7 @@ const (
 	Restore
 )
 
-var actNames = [...]string{"reserve", "copy out", "unmap", "map", "copy in", "commit", "restore"}
+var actNames = [...]string{"reserve", "copy out", "unmap", "drop", "map", "copy in", "commit", "restore"}
 
 func (a Act) String() string {
 	if int(a) < len(actNames) {
@@ -49,6 +51,9 @@ var (
 	// way end.
 	ErrCopy = errors.New("copy failed")
 	ErrMap  = errors.New("mapping failed")
+	// ErrStale: a clean batch cannot be dropped, as the host's copies are no longer
+	// there. It stays on the device, and all else goes on.
+	ErrStale = errors.New("a clean copy was given up")
 )
 
 // Step is one thing to do for one batch. Steps of different batches may be done
@@ -69,6 +74,8 @@ const depth = 3
 // Moved is what a move did.
 type Moved struct {
 	Out, In Bytes
+	// Spared is the part of Out that was not copied.
+	Spared Bytes
 	// Restored is what was mapped in vain.
 	Restored Bytes
 }
@@ -209,6 +216,9 @@ func (l *lane) step(m *Move) (Step, bool) {
 		return Step{}, false
 	}
 	act := Reserve
+	if l.batches[l.next].Clean {
+		act = Drop
+	}
 	if l == &m.in {
 		if !m.fits() {
 			return Step{}, false

@@ -37,6 +37,8 @@ func (t *Table) Pieces(ids []ID) iter.Seq[Piece] {
 type Batch struct {
 	IDs   []ID
 	Bytes Bytes
+	// Clean: on the way out nothing has to be copied; see [Plan.Spare].
+	Clean bool
 }
 
 // Goal is what a plan is made for.
@@ -65,6 +67,7 @@ type Plan struct {
 	ids   []ID   // all batches' segments
 	// Places in the table: what comes, what goes, and what is being sorted.
 	come, leave, rest []int32
+	clean             int // of those that go, the first ones: not copied
 	room              Bytes
 
 	// For the order's sequence, of which a loop's body would be a new function.
@@ -95,16 +98,45 @@ func (p *Plan) Build(t *Table, g Goal) {
 	p.leavers(t, g.Order)
 	p.stay(t)
 	p.others(t)
+	p.clean = 0
+	p.batch(t)
+}
+
+// batch cuts what comes and what goes.
+func (p *Plan) batch(t *Table) {
 	p.ids = p.ids[:0]
 	p.In = p.cut(t, p.In[:0], p.come)
-	p.Out = p.cut(t, p.Out[:0], p.leave)
+	p.Out = p.cut(t, p.Out[:0], p.leave[:p.clean])
+	for i := range p.Out {
+		p.Out[i].Clean = true
+	}
+	p.Out = p.cut(t, p.Out, p.leave[p.clean:])
+}
+
+// Spare has those go first, and without being copied, of which the host's copy is
+// what is on the device. It follows Build, and t is as it was then.
+func (p *Plan) Spare(t *Table, clean func(ID) bool) {
+	p.rest = append(p.rest[:0], p.leave...)
+	p.leave = p.leave[:0]
+	for _, want := range [...]bool{true, false} {
+		for _, i := range p.rest {
+			if s := &t.segments[i]; (s.Kept && clean(s.ID)) == want {
+				p.leave = append(p.leave, i)
+			}
+		}
+		if want {
+			p.clean = len(p.leave)
+		}
+	}
+	p.batch(t)
 }
 
 // dear keeps what cannot go, and has arenas on the device as long as there is
-// room for them.
+// room for them. What is Loading is neither here nor there: it takes its room until
+// whoever began that ends it.
 func (p *Plan) dear(t *Table) {
 	for i := range t.segments {
-		if s := &t.segments[i]; s.Pin != Movable {
+		if s := &t.segments[i]; s.Pin != Movable || s.State == Loading {
 			p.marks[i] = settled
 			if s.State.OnDevice() {
 				p.room -= s.Bytes
@@ -219,7 +251,7 @@ func (p *Plan) cut(t *Table, to []Batch, places []int32) []Batch {
 		for _, i := range batch {
 			p.ids = append(p.ids, t.segments[i].ID)
 		}
-		to = append(to, Batch{p.ids[first:len(p.ids):len(p.ids)], sum})
+		to = append(to, Batch{IDs: p.ids[first:len(p.ids):len(p.ids)], Bytes: sum})
 		start, sum = k+1, 0
 	}
 	return to

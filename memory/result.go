@@ -7,7 +7,7 @@ import (
 
 // lane returns the direction that a step belongs to.
 func (m *Move) lane(a Act) *lane {
-	if a <= Unmap {
+	if a <= Drop {
 		return &m.out
 	}
 	return &m.in
@@ -39,7 +39,7 @@ func (m *Move) Done(s Step) {
 		p.act = CopyOut
 	case CopyOut:
 		p.act = Unmap
-	case Unmap:
+	case Unmap, Drop:
 		m.leave(s)
 		p.over = true
 	case Map:
@@ -83,6 +83,7 @@ func (m *Move) Failed(s Step, err error) {
 		p.over = true
 	}
 	switch {
+	case errors.Is(err, ErrStale):
 	case errors.Is(err, ErrHostMemory):
 		m.out.closed = true
 	case errors.Is(err, ErrDeviceMemory):
@@ -107,7 +108,7 @@ func (m *Move) reconsider() {
 			p := l.at(b)
 			switch {
 			case p.busy || p.over:
-			case p.act == CopyOut || p.act == Unmap:
+			case p.act == CopyOut || p.act == Unmap || p.act == Drop:
 				p.over = true // it is still on the device
 			case p.act == CopyIn:
 				p.act = Restore
@@ -135,6 +136,9 @@ func (m *Move) change(ids []ID, to State) {
 func (m *Move) leave(s Step) {
 	m.change(s.IDs, Away)
 	m.moved.Out += s.Bytes
+	if s.Act == Drop {
+		m.moved.Spared += s.Bytes
+	}
 	if m.order != nil {
 		for _, id := range s.IDs {
 			m.order.Evict(id)

@@ -93,7 +93,7 @@ func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
 	c.Working = max(within(c.Working, c.Footprint), c.Pinned)
 	c.Asked = within(c.Asked, most-min(most, c.Footprint))
 	c.Exchange = within(c.Exchange, c.Footprint)
-	if c.Resident != s.Resident || c.Loading != s.Loading {
+	if c.Resident != s.Resident || c.Loading != s.Loading || c.Exchange >= BatchBytes && !s.exchanges() {
 		s.moved = now
 	}
 	s.Claim = c
@@ -133,6 +133,9 @@ func (s *seat) turnsAt(now time.Duration) time.Duration {
 
 // missing is what the task should have and has not.
 func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident+s.Loading) }
+
+// exchanges says whether the task has a batch to bring in, for others of its own.
+func (s *seat) exchanges() bool { return s.Exchange >= BatchBytes }
 
 // incoming is what it may bring in at this moment.
 func (s *seat) incoming() Bytes { return max(0, min(s.plan, s.desired)-s.Resident) }

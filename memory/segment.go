@@ -87,4 +87,10 @@ type Segment struct {
 	// Used is a sequence number that grows: the larger, the later it was used. 0
 	// is never, as far as is known.
 	Used uint64
+	// Kept: it is on the device, and the host still has its bytes as they were when
+	// it came in: a clean copy, unless something wrote to the segment since.
+	Kept bool
+	// Version is a number of what its host slot holds: as long as it is the same, so
+	// are the bytes there.
+	Version uint64
 }

@@ -71,13 +71,6 @@ func newPlanner() *planner { return &planner{table: *memory.NewTable()} }
 // returns the goal that it was made for. What comes in is planned in full: the
 // target may rise while it is under way.
 func (p *planner) make(target memory.Bytes) (goal memory.Bytes, err error) {
-	for i := range p.list {
-		// What was loaded in vain and could not be undone is not what is on the device:
-		// it stays as it is, until the library undoes it.
-		if s := &p.list[i]; s.State == memory.Loading {
-			s.Pin = memory.Asked
-		}
-	}
 	if err := p.table.Reset(p.list); err != nil {
 		return 0, err
 	}

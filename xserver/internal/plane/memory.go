@@ -254,7 +254,7 @@ func (p *Plane) lookAtMemory(s *section) {
 		return
 	}
 	m.books.take(m.view, v, p.now, s.seat.open && s.seat.ready > 0)
-	if v.In != m.view.In || v.Out != m.view.Out {
+	if v.In != m.view.In || v.Out != m.view.Out || v.Resident != m.view.Resident { // what is clean goes without being copied
 		m.stop.progress(p.now)
 	}
 	m.view = v

@@ -256,7 +256,7 @@ func (p *Plane) assign(d *device) {
 // hasToMove says whether a client that is Stopped has anything to do.
 func (m *sectionMemory) hasToMove() bool {
 	resident := memory.Bytes(m.view.Resident)
-	return resident > m.aim || resident+memory.Granularity <= m.aim && m.view.Host > 0
+	return resident > m.aim || resident+memory.Granularity <= m.aim && m.view.Host > 0 || memory.Bytes(m.view.Exchange) >= memory.BatchBytes
 }
 
 // movesMemory says whether a section is to be Stopped for its memory, and can be.
