@@ -82,7 +82,7 @@ func (d *device) tell(grants []Grant, now time.Duration) []Grant {
 		if s.gone {
 			continue
 		}
-		if open := s.lent || s.party != nil && s.party.open; s.open != open {
+		if open := s.party != nil && s.party.open; s.open != open {
 			s.account(now)
 			s.open = open
 		}

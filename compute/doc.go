@@ -21,8 +21,7 @@
 //     is told what changed and keeps whatever structure makes it quick. A decider
 //     sees parties: tasks, or groups of them that run as one.
 //   - What no policy may overrule comes after it: who is not to run (a hint),
-//     gangs, floors under strict policies, and that whoever is waited for by
-//     somebody that runs may run as well ([Waiting]).
+//     gangs, and floors under strict policies.
 //   - [Scheduler.Timeline] says who runs when if nothing else happens, and
 //     [Scheduler.Expected] what is known of the tasks that it cannot place.
 //

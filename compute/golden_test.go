@@ -207,12 +207,6 @@ func parseEvent(f []string) (Event, error) {
 	case "overran":
 		by, err := time.ParseDuration(rest[1])
 		return Overran{Task: task, Device: Device(rest[0]), By: by}, err
-	case "waits", "goes-on":
-		other, err := strconv.ParseUint(rest[0], 10, 64)
-		if f[0] == "waits" {
-			return Waiting{task, TaskID(other)}, err
-		}
-		return WaitOver{task, TaskID(other)}, err
 	}
 	return nil, fmt.Errorf("unknown event %q", f[0])
 }

@@ -35,6 +35,9 @@ const (
 	MaxHintText = 64 // bytes of a gang's or a display's name
 )
 
+// nameAllowed says in words what plainText holds.
+var nameAllowed = fmt.Sprintf("a name of at most %d bytes, without spaces and control characters", MaxHintText)
+
 // Limits of IdleAfter: no timer is finer than the one, and beyond the other a
 // task keeps the device for more than it needs it by any measure.
 const (
@@ -99,18 +102,29 @@ type Hints struct {
 // Laxity is how long a task can wait before it becomes urgent. Low and High
 // both 0 mean 0 and the task's priority, or 1 if that is not above 0.
 type Laxity struct {
-	After     time.Duration // after turning ready, MinDeadline to MaxDeadline; 0: no laxity
+	After     time.Duration // after turning ready, MinDeadline to MaxDeadline; 0: it is urgent at once
 	Low, High int           // the priority before and from then on, Low <= High
 }
 
 // RangeError reports a hint outside its limits.
 type RangeError struct {
 	Hint            string // "priority", "quantum", "idle-after" and so on
-	Value, Min, Max string // with their units
+	Value, Min, Max string // with their units; Min "": Max says in words what is allowed
 }
 
 func (e *RangeError) Error() string {
-	return fmt.Sprintf("%s %s is out of range: %s to %s", e.Hint, e.Value, e.Min, e.Max)
+	if e.Min == "" {
+		return fmt.Sprintf("%s %s: not %s", e.Hint, e.Value, e.Max)
+	}
+	return fmt.Sprintf("%s %s is out of range: %s", e.Hint, e.Value, e.Allowed())
+}
+
+// Allowed is the range in words.
+func (e *RangeError) Allowed() string {
+	if e.Min == "" {
+		return e.Max
+	}
+	return e.Min + " to " + e.Max
 }
 
 // Validate returns a *RangeError for the first hint that is out of range.
@@ -156,7 +170,7 @@ func (h Hints) Validate() error {
 	}
 	for _, n := range []struct{ hint, text string }{{"window", h.Window}, {"gang", h.Gang}} {
 		if !plainText(n.text) {
-			return &RangeError{n.hint, fmt.Sprintf("%q", n.text), "1", fmt.Sprintf("%d printable bytes", MaxHintText)}
+			return &RangeError{Hint: n.hint, Value: fmt.Sprintf("%q", n.text), Max: nameAllowed}
 		}
 	}
 	return nil

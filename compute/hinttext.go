@@ -88,10 +88,10 @@ func HintList() []Hint {
 			fmt.Sprintf("D or D:LOW:HIGH, D %s, LOW and HIGH from %d to %d", length(MinDeadline, MaxDeadline), MinPriority, MaxPriority),
 			xs + "LAXITY", "LAX", parseLaxity, formatLaxity},
 		{"window", "DISPLAY", "a window of the task is in front on this display",
-			fmt.Sprintf("at most %d printable bytes", MaxHintText), "", "AWF",
+			nameAllowed, "", "AWF",
 			func(s string, h *Hints) bool { h.Window = s; return true }, func(h Hints) string { return h.Window }},
 		{"gang", "NAME", "run and stop together with all tasks of this gang, on all devices",
-			fmt.Sprintf("at most %d printable bytes", MaxHintText), "", "",
+			nameAllowed, "", "",
 			func(s string, h *Hints) bool { h.Gang = s; return true }, func(h Hints) string { return h.Gang }},
 		{"min-share", "S", "never get less than this part of the device, such as 0.05 or 5%",
 			fmt.Sprintf("a part from 0 to %v", MaxMinShare), "", "strict ones",
@@ -192,7 +192,7 @@ func parseLaxity(text string, h *Hints) bool {
 func formatLaxity(h Hints) string {
 	l := h.Laxity
 	switch {
-	case l.After == 0:
+	case l == Laxity{}:
 		return ""
 	case l.Low == 0 && l.High == 0:
 		return l.After.String()

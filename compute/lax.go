@@ -4,8 +4,9 @@ import "time"
 
 // LAX lets a task wait as long as it can afford: with a laxity hint its priority
 // is low when it turns ready and high when the laxity has passed, so that it
-// leaves the device to others as long as it will still be done in time. Tasks
-// without one have their priority. Otherwise it is HPF.
+// leaves the device to others as long as it will still be done in time. Without a
+// length of time, but with priorities, it has the high one whenever it has work.
+// Tasks without either have their priority. Otherwise it is HPF.
 //
 // The name and the hint are XSched's (OSDI 2025, section 6.3); least laxity
 // first is Dertouzos and Mok's (1989).
@@ -22,7 +23,7 @@ func LAX() Policy {
 
 func byLaxity(s *TaskState, now time.Duration) rank {
 	l := s.Hints.Laxity
-	if l.After == 0 {
+	if l == (Laxity{}) {
 		return byPriority(s, now)
 	}
 	if l.Low == 0 && l.High == 0 {

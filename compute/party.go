@@ -17,7 +17,6 @@ type seat struct {
 	period     time.Duration // between ready edges, smoothed; 0 if not known
 
 	open  bool
-	lent  bool // open only because one that runs waits for it
 	told  Grant
 	known bool // told says what the caller knows
 
@@ -143,8 +142,7 @@ func (p *party) settle(now time.Duration, open bool) {
 			p.closed = now
 		}
 	}
-	lent := slices.ContainsFunc(p.members, func(s *seat) bool { return s.lent })
-	switch runs := (open || lent) && p.ready > 0 && !p.gone; {
+	switch runs := open && p.ready > 0 && !p.gone; {
 	case runs && !p.running.linked():
 		p.device.running.push(&p.running)
 		p.began = now

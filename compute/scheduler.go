@@ -17,7 +17,6 @@ type Scheduler struct {
 	devices []*device // by name
 	domains []*domain // of the devices, by their names; under a machine policy one
 	gangs   map[string]*gang
-	waits   waits
 
 	lastJoint  TaskID // id of a joint party
 	lastSerial uint64 // of a gang
@@ -65,7 +64,6 @@ func (s *Scheduler) apply(now time.Duration, events []Event, mayLeave bool) (Out
 	}
 	more := s.decide(mayLeave)
 	s.settle()
-	s.lend()
 	return s.outcome(), more
 }
 
@@ -93,12 +91,6 @@ func (s *Scheduler) take(e Event) {
 		s.setCPU(e)
 	case Overran:
 		s.overran(e)
-	case Waiting:
-		if s.tasks[e.Task] != nil && s.tasks[e.For] != nil {
-			s.waits.add(e)
-		}
-	case WaitOver:
-		s.waits.drop(func(w Waiting) bool { return w == Waiting(e) })
 	case PolicyChanged:
 		s.setPolicy(e.Policy)
 	}
@@ -141,7 +133,6 @@ func (s *Scheduler) leave(d *device, id TaskID) {
 	s.part(seat)
 	if seat.task.seats--; seat.task.seats == 0 {
 		delete(s.tasks, id)
-		s.waits.drop(func(w Waiting) bool { return w.Task == id || w.For == id })
 	}
 	s.competitors(d.domain)
 }

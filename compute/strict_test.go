@@ -148,6 +148,34 @@ func TestLaxity(t *testing.T) {
 	}
 }
 
+// TestPrioritiesWithoutLaxity: who gives LAX two priorities and no time has the high
+// one when it has work, and the hint is written as it is read.
+func TestPrioritiesWithoutLaxity(t *testing.T) {
+	lax, _ := HintByName("laxity")
+	var h Hints
+	if err := lax.Parse("0:2:7", &h); err != nil || lax.Format(h) != "0s:2:7" || h.Laxity != (Laxity{Low: 2, High: 7}) {
+		t.Fatalf("%v: %+v, written %q", err, h, lax.Format(h))
+	}
+	h.Priority = 9 // is not what LAX goes by then
+	s := NewScheduler(LAX())
+	s.Apply(0, TaskAdded{1, "gpu0", h}, TaskAdded{2, "gpu0", Hints{Priority: 6}}, TaskAdded{3, "gpu0", Hints{Priority: 8}})
+	for _, step := range []struct {
+		event Event
+		open  [3]bool
+	}{
+		{Ready{2, "gpu0"}, [3]bool{false, true, true}},
+		{Ready{1, "gpu0"}, [3]bool{true, false, true}},
+		{Ready{3, "gpu0"}, [3]bool{false, false, true}},
+	} {
+		s.Apply(s.now+time.Millisecond, step.event)
+		for i, st := range s.State() {
+			if st.Open != step.open[i] {
+				t.Errorf("after %+v task %d is open: %v", step.event, st.Task, st.Open)
+			}
+		}
+	}
+}
+
 // TestOneMaximumOverAllDevices: HHPF stops a task for one on another device, HPF
 // does not.
 func TestOneMaximumOverAllDevices(t *testing.T) {
@@ -258,50 +286,7 @@ func TestFloorsOnRandomHistories(t *testing.T) {
 	})
 }
 
-// TestCase18WhoIsWaitedForMayRun: two queues of one program, each scheduled by
-// itself, the second's event awaited by the first: under every policy they get
-// on, and the permission ends with the wait.
-func TestCase18WhoIsWaitedForMayRun(t *testing.T) {
-	for _, policy := range policies {
-		s := NewScheduler(policy)
-		s.Apply(0,
-			TaskAdded{1, "gpu0", Hints{Priority: 5, Deadline: time.Millisecond, Window: ":0"}}, TaskAdded{2, "gpu0", Hints{}},
-			TaskAdded{3, "gpu0", Hints{}}, CPUPriorityChanged{1, 5},
-			Ready{1, "gpu0"}, Ready{2, "gpu0"}, Ready{3, "gpu0"})
-		// The first waits for the second, and that for the third.
-		s.Apply(time.Millisecond, Waiting{1, 2}, Waiting{2, 3})
-		s.Apply(2*time.Millisecond, PolicyChanged{policy})
-		stuck := time.Duration(0)
-		for now := 2 * time.Millisecond; now < time.Second; now += time.Millisecond {
-			runUntil(s, now)
-			open := map[TaskID]bool{}
-			for _, st := range s.State() {
-				open[st.Task] = st.Open
-			}
-			if open[1] && (!open[2] || !open[3]) || open[2] && !open[3] {
-				t.Fatalf("%s at %v: one runs that waits for one that does not: %v", policy.Name(), now, open)
-			}
-			if stuck++; open[3] {
-				stuck = 0
-			}
-			if stuck > 50 {
-				t.Fatalf("%s at %v: the one that could get on has not run for 50 ms", policy.Name(), now)
-			}
-		}
-		s.Apply(s.now, WaitOver{1, 2}, WaitOver{2, 3})
-		open := 0
-		for _, st := range s.State() {
-			if st.Open {
-				open++
-			}
-		}
-		if open != 1 || len(s.waits.list)+len(s.waits.lent) != 0 {
-			t.Errorf("%s: after the waits %d gates are open", policy.Name(), open)
-		}
-	}
-}
-
-// TestCase18GangIsStoppedAsAWhole: the same two queues as a gang.
+// TestCase18GangIsStoppedAsAWhole: two tasks that may wait for each other, as a gang.
 func TestCase18GangIsStoppedAsAWhole(t *testing.T) {
 	for _, policy := range policies {
 		s := NewScheduler(policy)

@@ -185,6 +185,13 @@ func (q *XQueue) SetLaunchConfig(c LaunchConfig) error {
 	return nil
 }
 
+// Hints are the queue's hints.
+func (q *XQueue) Hints() compute.Hints {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.hints
+}
+
 // SetHints replaces the queue's hints. They are kept whatever scheduler and
 // policy the queue has, and take effect at once. The error is a
 // *compute.RangeError.

@@ -100,8 +100,6 @@ func readTicket(conn *net.UnixConn) (string, error) {
 // attach makes a board, hands it to the client and to the loop.
 func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 	a := plane.Attachment{PID: p.peer.PID, Bell: -1, Death: -1, Socket: -1}
-	hints, settings := s.registry.wanted(p)
-	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Settings: settings, Limit: s.registry.limitOf(p)}
 	defer func() {
 		if err != nil {
 			a.Close()
@@ -134,7 +132,7 @@ func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 	if err := a.Board.CloseFile(); err != nil {
 		return err
 	}
-	if err := s.loop.Add(a); err != nil {
+	if err := s.addToLoop(p, &a); err != nil {
 		return err
 	}
 	s.forgetState()
@@ -145,6 +143,15 @@ func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 		return err
 	}
 	return nil
+}
+
+// addToLoop hands a process to the loop with what is wanted of it now.
+func (s *Server) addToLoop(p *process, a *plane.Attachment) error {
+	s.steering.Lock()
+	defer s.steering.Unlock()
+	hints, settings := s.registry.wanted(p)
+	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Board: a.Board, Settings: settings, Limit: s.registry.limitOf(p)}
+	return s.loop.Add(*a)
 }
 
 func duplicate(conn *net.UnixConn) (int, error) {

@@ -21,6 +21,8 @@ func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*
 		return nil, err
 	}
 	s := v.server
+	s.steering.Lock()
+	defer s.steering.Unlock()
 	s.registry.mu.Lock()
 	t, _, err := s.registry.target(who, req.Pid, req.Task)
 	if err != nil {
@@ -57,6 +59,8 @@ func (v *service) SetHint(ctx context.Context, req *xserverv1.SetHintRequest) (*
 // takeWindow has a process that starts with its window in front take the display
 // from others.
 func (s *Server) takeWindow(p *process) {
+	s.steering.Lock()
+	defer s.steering.Unlock()
 	s.registry.mu.Lock()
 	lost := s.registry.loseWindow(p.task, p.task.hints.Window)
 	hints := map[compute.TaskID]compute.Hints{}
@@ -136,7 +140,7 @@ func rejectHint(err error) error {
 	if !errors.As(err, &r) {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	return client.Reject(codes.InvalidArgument, r.Hint, r.Value, []string{r.Min + " to " + r.Max}, r.Error())
+	return client.Reject(codes.InvalidArgument, r.Hint, r.Value, []string{r.Allowed()}, r.Error())
 }
 
 func wireHints(h compute.Hints) *xserverv1.Hints { return client.WireHints(h) }

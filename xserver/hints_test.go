@@ -5,6 +5,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -83,8 +84,8 @@ func TestCase34HintsOutOfRange(t *testing.T) {
 		{compute.Hints{Laxity: compute.Laxity{Low: 3, High: 2}}, "laxity", "laxity's high priority", "3 to 255"},
 		{compute.Hints{MinShare: 0.91}, "min-share", "min-share", "0 to 0.9"},
 		{compute.Hints{MinShare: -0.1}, "min-share", "min-share", "0 to 0.9"},
-		{compute.Hints{Gang: "two words"}, "gang", "gang", "1 to 64 printable bytes"},
-		{compute.Hints{Window: strings.Repeat("x", 65)}, "window", "window", "1 to 64 printable bytes"},
+		{compute.Hints{Gang: "two words"}, "gang", "gang", "a name of at most 64 bytes, without spaces and control characters"},
+		{compute.Hints{Window: strings.Repeat("x", 65)}, "window", "window", "a name of at most 64 bytes, without spaces and control characters"},
 	} {
 		_, _, steered := c.SetHints(t.Context(), client.Target{Task: p.Task}, client.Change(k.wild, k.hint))
 		_, started := c.Attach(t.Context(), client.Registration{Hints: k.wild})
@@ -171,5 +172,32 @@ func TestPoliciesAreDescribed(t *testing.T) {
 	}
 	if !slices.Equal(names, compute.PolicyNames()) {
 		t.Errorf("%v, want %v", names, compute.PolicyNames())
+	}
+}
+
+// TestConcurrentHintsAgree: of changes that come at once, the one that is listed is
+// the one that is in force.
+func TestConcurrentHintsAgree(t *testing.T) {
+	c := dial(t, serve(t, rundir(t)).dir)
+	p := join(t, c, client.Registration{TaskToken: "a"})
+	other := join(t, c, client.Registration{TaskToken: "b"})
+	p.ready(true)
+	other.ready(true)
+	for round := range 60 {
+		var all sync.WaitGroup
+		for _, priority := range []int{5, -5, 6, -6} {
+			all.Go(func() {
+				if _, _, err := c.SetHints(t.Context(), client.Target{Task: p.Task}, client.Hints{Priority: &priority}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		for _, task := range list(t, c) {
+			above := task.Hints.Priority > 0
+			if have := p.board.Device(0).Gate().Open(); task.Id == p.Task && have != above {
+				t.Fatalf("round %d: listed with priority %d, its gate is open: %v", round, task.Hints.Priority, have)
+			}
+		}
 	}
 }

@@ -269,6 +269,20 @@ func TestHTTPNeedsAToken(t *testing.T) {
 		b.want(401, "POST", "/policy?policy=RR", "")
 		b.want(401, "POST", "/hint", `{"hint_type":3,"timeslice":2000}`)
 	}
+	b.token = good
+	_, description := b.ask("GET", "/v1/openapi.json", "")
+	var described struct {
+		Paths map[string]map[string]any `json:"paths"`
+	}
+	if err := json.Unmarshal([]byte(description), &described); err != nil || len(described.Paths) < 8 {
+		t.Fatalf("%v: %s", err, description)
+	}
+	b.token = ""
+	for path, methods := range described.Paths { // every one that there is
+		for method := range methods {
+			b.want(401, strings.ToUpper(method), strings.NewReplacer("{", "", "}", "").Replace(path), "")
+		}
+	}
 	if name, _, err := c.Policy(t.Context()); err != nil || name != "HPF" {
 		t.Errorf("%s, %v: the policy was changed", name, err)
 	}

@@ -245,6 +245,8 @@ func (s *Server) setLimit(who peer.Peer, req *xserverv1.SetMemoryRequest) (task 
 			has[p.Process] = max(has[p.Process], mem.Bytes(p.View.Allocated)+mem.Bytes(p.View.Pinned))
 		}
 	}
+	s.steering.Lock()
+	defer s.steering.Unlock()
 	s.registry.mu.Lock()
 	t, p, err := s.registry.target(who, req.Pid, req.Task)
 	if err != nil {

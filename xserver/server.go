@@ -9,11 +9,13 @@
 // The daemon opens no device and believes no client: identity is the kernel's
 // word, claims are clamped, and a process that is dead, stopped or writes garbage
 // costs the others nothing but its own share. It fails open: when it ends, every
-// gate is opened; when it is killed, the clients open theirs after 1 s.
+// gate is opened; when it is killed, the clients open theirs within 1 s.
 //
-// Lock order: Server.mu before registry.mu. Neither is held while the loop,
-// the disk or a client is waited for. Server.accountsMu stands alone, and is held
-// while the loop is.
+// Lock order: Server.steering before Server.mu before registry.mu. The last two are
+// not held while the loop, the disk or a client is waited for. Server.steering is held
+// while the loop is: who changes what the registry and the data plane both know does so
+// in both before the next one may, or they would disagree for good. Server.accountsMu
+// stands alone, and is held while the loop is.
 package xserver
 
 import (
@@ -92,6 +94,8 @@ type Server struct {
 	grpc     *grpc.Server
 	ending   context.Context // ends streams at shutdown
 	end      context.CancelFunc
+
+	steering sync.Mutex // held by who changes hints, settings, limits or the policy, or adds a process
 
 	mu         sync.Mutex
 	policy     compute.Policy         // protected by mu
@@ -256,6 +260,8 @@ func (s *Server) setPolicy(p compute.Policy) error {
 	if s.byCPU(p) {
 		s.tellCPUPriorities() // it is to hold at once
 	}
+	s.steering.Lock()
+	defer s.steering.Unlock()
 	if err := s.loop.SetPolicy(p); err != nil {
 		return err
 	}

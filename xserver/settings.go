@@ -108,6 +108,8 @@ func (v *service) SetConfig(ctx context.Context, req *xserverv1.SetConfigRequest
 		c.level = &level
 	}
 	s := v.server
+	s.steering.Lock()
+	defer s.steering.Unlock()
 	s.registry.mu.Lock()
 	t, p, err := s.registry.target(who, req.Pid, req.Task)
 	if err == nil {

@@ -273,6 +273,20 @@ PUBLIC XResult XHintQuantum(XQueueHandle xq, int64_t us)
     return xmgo_hint_quantum(xq, us);
 }
 
+PUBLIC XResult XHintText(XQueueHandle xq, const char *hints)
+{
+    NEEDS(hints);
+    return xmgo_hint_text(xq, (char *)hints);
+}
+
+PUBLIC XResult XHintGetText(XQueueHandle xq, char *hints, size_t size)
+{
+    NEEDS(hints);
+    if (!size)
+        return xm_api_fail(kXSchedErrorInvalidValue, "size is 0");
+    return xmgo_hint_get_text(xq, hints, size);
+}
+
 PUBLIC XResult XHintSetScheduler(XSchedulerType type, XPolicyType policy)
 {
     ENTER();

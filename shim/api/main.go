@@ -313,10 +313,26 @@ func xmgo_hint_laxity(xq C.uint64_t, us C.int64_t, low, high C.int32_t) C.XResul
 			return err
 		}
 		laxity := compute.Laxity{After: after, Low: int(low), High: int(high)}
-		if after == 0 {
-			laxity = compute.Laxity{}
-		}
 		return process.Hint(uint64(xq), func(h *compute.Hints) { h.Laxity = laxity })
+	})
+}
+
+//export xmgo_hint_text
+func xmgo_hint_text(xq C.uint64_t, hints *C.char) C.XResult {
+	return guarded(func() error {
+		change, err := library.HintText(C.GoString(hints))
+		if err != nil {
+			return err
+		}
+		return process.Hint(uint64(xq), change)
+	})
+}
+
+//export xmgo_hint_get_text
+func xmgo_hint_get_text(xq C.uint64_t, to *C.char, size C.size_t) C.XResult {
+	return withQueue(xq, func(q *preempt.XQueue) error {
+		text(unsafe.Slice(to, size), library.SpellHints(q.Hints()))
+		return nil
 	})
 }
 

@@ -213,6 +213,7 @@ XResult XQueueGetInfo(XQueueHandle xq, XQueueInfo *info);
 /* Hints belong to the queue: they are kept whatever the scheduler and the policy, and take effect at once. */
 XResult XHintPriority(XQueueHandle xq, Priority prio);
 XResult XHintUtilization(XQueueHandle xq, Utilization util);
+/* NO_LAXITY: crit_prio from the first moment on. 0 and 0 are 0 and the queue's priority, or 1 if that is not above 0. */
 XResult XHintLaxity(XQueueHandle xq, Laxity lax_us, Priority lax_prio, Priority crit_prio);
 XResult XHintDeadline(XQueueHandle xq, Deadline ddl_us);
 /* These two are for all queues of the process, present and future. */
@@ -224,6 +225,10 @@ XResult XHintWeight(XQueueHandle xq, int32_t weight);          /* 1 to 1000; 0: 
 XResult XHintIdleAfter(XQueueHandle xq, int64_t us);           /* how long without commands is idle; -1: 200 us */
 XResult XHintMinShare(XQueueHandle xq, double share);          /* 0 to 0.9 */
 XResult XHintQuantum(XQueueHandle xq, int64_t us);             /* XHintTimeslice for one queue; -1: none */
+/* Several at once, all or none: "priority=5 quantum=10ms", with the names and values of xrun's flags. What is not named
+ * stays as it is. The other call gives those that differ from the default, cut to size. */
+XResult XHintText(XQueueHandle xq, const char *hints);
+XResult XHintGetText(XQueueHandle xq, char *hints, size_t size);
 XResult XHintSetPolicy(const char *name);                      /* kSchedulerLocal by a policy's name, "HPF" say */
 XResult XPolicyNames(char *names, size_t size);                /* separated by spaces, cut to size */
 

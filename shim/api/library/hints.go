@@ -100,6 +100,47 @@ func (l *Library) HintAll(change func(*compute.Hints)) error {
 	return nil
 }
 
+// HintText reads hints as "priority=5 quantum=10ms", by the names and values that
+// xrun's flags have. A hint that is named twice has its last value. The change makes
+// all of them; errors are InvalidValue, and *compute.TextError for a value.
+func HintText(text string) (change func(*compute.Hints), err error) {
+	var sets []func(*compute.Hints)
+	for _, word := range strings.Fields(text) {
+		name, value, given := strings.Cut(word, "=")
+		hint, known := compute.HintByName(name)
+		if !given || !known {
+			return nil, refuse(InvalidValue, "hint %q: write NAME=VALUE, with the names %s", word, strings.Join(hintNames(), ", "))
+		}
+		if err := hint.Parse(value, new(compute.Hints)); err != nil {
+			return nil, err
+		}
+		sets = append(sets, func(h *compute.Hints) { _ = hint.Parse(value, h) }) // its value was read before
+	}
+	return func(h *compute.Hints) {
+		for _, set := range sets {
+			set(h)
+		}
+	}, nil
+}
+
+// SpellHints writes the hints that were given as HintText reads them.
+func SpellHints(h compute.Hints) string {
+	var words []string
+	for _, hint := range compute.HintList() {
+		if value := hint.Format(h); value != "" && value != hint.Format(compute.Hints{}) {
+			words = append(words, hint.Name+"="+value)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func hintNames() (names []string) {
+	for _, hint := range compute.HintList() {
+		names = append(names, hint.Name)
+	}
+	return names
+}
+
 // NoExecute is XSched's priority of a queue that does not run.
 const NoExecute = -256
 

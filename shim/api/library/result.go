@@ -69,7 +69,7 @@ func Code(err error) Result {
 		return Hardware
 	case errors.As(err, &result):
 		return result
-	case errors.As(err, new(*compute.RangeError)), errors.As(err, new(*preempt.ConfigError)),
+	case errors.As(err, new(*compute.RangeError)), errors.As(err, new(*compute.TextError)), errors.As(err, new(*preempt.ConfigError)),
 		errors.As(err, new(*compute.UnknownPolicyError)):
 		return InvalidValue
 	case errors.Is(err, preempt.ErrNotSupported):

@@ -175,7 +175,29 @@ static void hints(void)
     GIVES(kXSchedErrorInvalidValue, XHintKDeadline(0));
     OK(XHintLaxity(xq, 2000, 0, 5));
     GIVES(kXSchedErrorInvalidValue, XHintLaxity(xq, 2000, 5, 0));
+    char hints[256], little[8];
+    OK(XHintLaxity(xq, NO_LAXITY, 1, 7)); /* urgent from the first moment on */
+    OK(XHintGetText(xq, hints, sizeof hints));
+    EXPECT(strstr(hints, "laxity=0s:1:7"));
+    GIVES(kXSchedErrorInvalidValue, XHintLaxity(xq, NO_LAXITY, 1, PRIORITY_MAX + 1));
     OK(XHintLaxity(xq, NO_LAXITY, 0, 0));
+    OK(XHintText(xq, ""));
+    OK(XHintText(xq, " priority=3  quantum=10ms laxity=2ms:1:5 gang=a"));
+    OK(XHintGetText(xq, hints, sizeof hints));
+    EXPECT(strstr(hints, "priority=3 ") && strstr(hints, "quantum=10ms") && strstr(hints, "laxity=2ms:1:5") && strstr(hints, "gang=a"));
+    GIVES(kXSchedErrorInvalidValue, XHintText(xq, "priority=4 quantum=11s weight=2")); /* all or none */
+    EXPECT(strstr(XLastError(), "quantum"));
+    GIVES(kXSchedErrorInvalidValue, XHintText(xq, "priority=4 prio=3"));
+    EXPECT(strstr(XLastError(), "prio=3") && strstr(XLastError(), "min-share"));
+    GIVES(kXSchedErrorInvalidValue, XHintText(xq, "priority"));
+    GIVES(kXSchedErrorInvalidValue, XHintText(xq, NULL));
+    GIVES(kXSchedErrorNotFound, XHintText(xq + 1, "priority=4"));
+    char again[256];
+    OK(XHintGetText(xq, again, sizeof again));
+    EXPECT(strcmp(hints, again) == 0);
+    OK(XHintGetText(xq, little, sizeof little));
+    EXPECT(strncmp(hints, little, sizeof little - 1) == 0 && strlen(little) == sizeof little - 1);
+    GIVES(kXSchedErrorInvalidValue, XHintGetText(xq, little, 0));
     OK(XHintWeight(xq, 4));
     GIVES(kXSchedErrorInvalidValue, XHintWeight(xq, -1));
     OK(XHintIdleAfter(xq, 500));

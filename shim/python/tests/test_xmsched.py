@@ -139,7 +139,10 @@ class QueueTest(unittest.TestCase):
                 {"laxity": 0.001, "laxity_priorities": (2**32 + 1, 2**32 + 2)}, {"priority": 2**32},
             ):
                 with self.subTest(hint), self.assertRaises(ValueError):
-                    q.hint(**hint)
+                    q.hint(**{"quantum": 0.002, "utilization": 7, "laxity": 0.5, **hint})
+            self.assertEqual(q.hints(), {"priority": "3", "weight": "2"})  # none of them was changed
+            q.hint(quantum=0.002)
+            self.assertEqual(q.hints(), {"priority": "3", "weight": "2", "quantum": "2ms"})
             q.hint(priority=255, utilization=10, deadline=0.01, laxity=0.002, idle_after=0.001, quantum=0.005, min_share=0.1)
             q.hint(execute=False)
             with self.assertRaises(ValueError):

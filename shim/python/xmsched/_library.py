@@ -10,7 +10,7 @@ import math
 import os
 import pathlib
 import threading
-from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_int32, c_int64
+from ctypes import CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_int, c_int32, c_int64
 from ctypes import c_size_t, c_uint64, c_void_p
 from typing import Any, List, Optional
 
@@ -67,14 +67,8 @@ _ARGUMENTS = {
     "XQueueSuspend": [c_uint64, c_int64],
     "XQueueResume": [c_uint64, c_int64],
     "XQueueGetInfo": [c_uint64, POINTER(QueueInfo)],
-    "XHintPriority": [c_uint64, c_int32],
-    "XHintUtilization": [c_uint64, c_int32],
-    "XHintWeight": [c_uint64, c_int32],
-    "XHintLaxity": [c_uint64, c_int64, c_int32, c_int32],
-    "XHintDeadline": [c_uint64, c_int64],
-    "XHintIdleAfter": [c_uint64, c_int64],
-    "XHintQuantum": [c_uint64, c_int64],
-    "XHintMinShare": [c_uint64, c_double],
+    "XHintText": [c_uint64, c_char_p],
+    "XHintGetText": [c_uint64, c_char_p, c_size_t],
     "XHintTimeslice": [c_int64],
     "XHintKDeadline": [c_size_t],
     "XHintSetScheduler": [c_int, c_int],

@@ -267,29 +267,36 @@ class XQueue:
         priority: -255 to 255, the larger one wins. execute False: not at all, until a priority is given.
         utilization: percent, under UP, PUP, SPUP. weight: 1 to 1000, under CFS and WRR. deadline: after turning ready,
         under KEDF. laxity: after so long the second of laxity_priorities instead of the first, under LAX. idle_after:
-        how long without commands until the queue counts as idle. quantum: length of a turn. min_share: 0 to 0.9."""
-        if execute is False:
-            _library.tell("XHintPriority", self._handle, -256)
-        elif execute is True and priority is None:
+        how long without commands until the queue counts as idle. quantum: length of a turn. min_share: 0 to 0.9. Of times
+        and numbers 0 is the default.
+
+        All of them are changed, or none: InvalidValue says which one is out of range."""
+        if execute is True and priority is None:
             raise InvalidValue(2, "execute: give the priority to run with")
-        if priority is not None:
-            if not -255 <= priority <= 255:
-                raise InvalidValue(2, f"priority {priority} is out of range: -255 to 255")
-            _library.tell("XHintPriority", self._handle, priority)
-        if utilization is not None:
-            _library.tell("XHintUtilization", self._handle, utilization)
-        if weight is not None:
-            _library.tell("XHintWeight", self._handle, weight)
-        if deadline is not None:
-            _library.tell("XHintDeadline", self._handle, _library.micros(deadline))
+        if priority is not None and not -255 <= priority <= 255:
+            raise InvalidValue(2, f"priority {priority} is out of range: -255 to 255")
+        words = []
+        if execute is False or priority is not None:
+            words.append("priority=" + ("off" if execute is False else str(int(priority or 0))))
+        for name, number in (("utilization", utilization), ("weight", weight)):
+            if number is not None:
+                words.append(f"{name}={int(number)}")
+        for name, seconds in (("deadline", deadline), ("idle-after", idle_after), ("quantum", quantum)):
+            if seconds is not None:
+                words.append(f"{name}={_library.micros(seconds)}us")
         if laxity is not None:
-            _library.tell("XHintLaxity", self._handle, _library.micros(laxity), *laxity_priorities)
-        if idle_after is not None:
-            _library.tell("XHintIdleAfter", self._handle, _library.micros(idle_after))
-        if quantum is not None:
-            _library.tell("XHintQuantum", self._handle, _library.micros(quantum))
+            low, high = laxity_priorities
+            words.append(f"laxity={_library.micros(laxity)}us:{int(low)}:{int(high)}")
         if min_share is not None:
-            _library.call("XHintMinShare", self._handle, min_share)
+            words.append(f"min-share={float(min_share)!r}")
+        _library.call("XHintText", self._handle, " ".join(words).encode())
+
+    def hints(self) -> Dict[str, str]:
+        """The hints that differ from the default, by name and as text: {"priority": "5", "quantum": "10ms"}."""
+        buffer = ctypes.create_string_buffer(1024)
+        _library.call("XHintGetText", self._handle, buffer, len(buffer))
+        words = buffer.value.decode(errors="replace").split()
+        return {name: value for name, _, value in (word.partition("=") for word in words)}
 
     def info(self) -> Info:
         """The queue as it stands."""
