@@ -2,7 +2,6 @@ package workloads
 
 import (
 	"context"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -68,7 +67,7 @@ func RunBackground(st Steering, say *Speaker, b Background) error {
 		return nil
 	}
 	began := MonotonicNS()
-	stop := l.tell(st.Context, say)
+	stop := tell(st.Context, say, progressEvery, l.done.Load)
 	err = l.run(st.Context)
 	stop()
 	if err != nil {
@@ -220,30 +219,5 @@ func (l *load) observe(launched <-chan *place, free chan<- *place) {
 		l.wrong += p.differing()
 		p.clear()
 		free <- p
-	}
-}
-
-// tell reports the count by the clock, not by the kernels: a load that stands
-// still must be seen to. The returned function ends the reporting and waits.
-func (l *load) tell(ctx context.Context, say *Speaker) (stop func()) {
-	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		tick := time.NewTicker(progressEvery)
-		defer tick.Stop()
-		for {
-			if say.Say(Event{Kind: KindProgress, Count: l.done.Load(), AtNS: MonotonicNS()}) != nil {
-				return // the parent is gone; our stdin ends too
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-	return func() {
-		cancel()
-		wg.Wait()
 	}
 }

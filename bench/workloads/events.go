@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -67,6 +69,14 @@ type Event struct {
 	Cycles *CyclesResult `json:"cycles,omitempty"`
 	// Models: with the result of models.
 	Models *ModelsResult `json:"models,omitempty"`
+	// Touched: with the result of touch.
+	Touched *Touched `json:"touched,omitempty"`
+	// Moves: with the result of memory-watch.
+	Moves []Move `json:"moves,omitempty"`
+	// InPerS and OutPerS are bytes a second to and from the device: with the results
+	// of link, prefetch and checkpoint.
+	InPerS  float64 `json:"in_per_s,omitempty"`
+	OutPerS float64 `json:"out_per_s,omitempty"`
 	// IterationsPerUS is what the spin kernel does in a microsecond, FullPerUS what
 	// a thread of a kernel does that fills the device: with the result of calibrate.
 	IterationsPerUS float64 `json:"iterations_per_us,omitempty"`
@@ -117,6 +127,9 @@ type Steering struct {
 	// Gate says how the gate of another program is now: a toggler's parent sends
 	// the lines "open" and "closed". Only the newest is kept.
 	Gate <-chan bool
+	// Evict says how many of its pieces a program of managed memory is to send to the
+	// host: the lines "evict N".
+	Evict <-chan int
 	// Context ends with the stream, or with its parent.
 	Context context.Context
 }
@@ -126,13 +139,14 @@ const (
 	lineStart  = "start"
 	lineOpen   = "open"
 	lineClosed = "closed"
+	lineEvict  = "evict "
 )
 
 // Steer reads commands from r until it ends, then cancels the context.
 func Steer(parent context.Context, r io.Reader) Steering {
 	ctx, cancel := context.WithCancel(parent)
 	started := make(chan struct{})
-	gate := make(chan bool, 1)
+	gate, evict := make(chan bool, 1), make(chan int, 1)
 	go func() {
 		defer cancel()
 		begun := false
@@ -147,10 +161,20 @@ func Steer(parent context.Context, r io.Reader) Steering {
 				default:
 				}
 				gate <- line == lineOpen
+			case strings.HasPrefix(line, lineEvict):
+				n, err := strconv.Atoi(strings.TrimPrefix(line, lineEvict))
+				if err != nil {
+					continue
+				}
+				select {
+				case evict <- n:
+				case <-ctx.Done():
+					return
+				}
 			}
 		}
 	}()
-	return Steering{Started: started, Gate: gate, Context: ctx}
+	return Steering{Started: started, Gate: gate, Evict: evict, Context: ctx}
 }
 
 // wait returns true when the workload may begin, false when it is to end.

@@ -22,7 +22,8 @@ func workCommand() *cobra.Command {
 		Short:  "The programs that the experiments run",
 		Hidden: true,
 	}
-	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient(), workModels(), workCycles(), workBeats(), workBeatWatch(), workFirst(), workPin())
+	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient(), workModels(), workCycles(), workBeats(), workBeatWatch(), workFirst(), workPin(),
+		workTouch(), workLink(), workPrefetch(), workCheckpoint(), workMemoryWatch())
 	return cmd
 }
 

@@ -1,0 +1,151 @@
+package workloads
+
+import (
+	"encoding/binary"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+
+	"xmsched/hal/cuda"
+	"xmsched/hal/kernels"
+)
+
+// fill writes what each piece holds at first, and meanwhile works out its sum.
+func (m *massif) fill() error {
+	spin, threads := m.gpu.spin, uint64(touchThreads)
+	for i, at := range m.at {
+		args, err := cuda.NewLaunchArgs(at, content(m.seed, i))
+		if err != nil {
+			return err
+		}
+		grid := [3]uint32{uint32(m.words / threads), 1, 1}
+		if err := m.gpu.driver.Launch(spin, grid, [3]uint32{touchThreads, 1, 1}, 0, m.stream, args); err != nil {
+			return fmt.Errorf("fill piece %d: %w", i+1, err)
+		}
+	}
+	m.each(func(i int) { m.base[i] = sumOf(content(m.seed, i), m.words) })
+	return m.stream.Synchronize()
+}
+
+// each calls f for every piece, on all cores.
+func (m *massif) each(f func(piece int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(runtime.NumCPU(), m.plan.pieces) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < m.plan.pieces; i = int(next.Add(1)) - 1 {
+				f(i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// sumOf is what xm_checksum makes of so many words of the generator after that many
+// steps.
+func sumOf(steps, words uint64) (sum uint64) {
+	// A word is linear in its index, so the next one is the last one and the slope.
+	word := kernels.SpinResult(0, steps)
+	slope := kernels.SpinResult(1, steps) - word
+	for i := range words {
+		sum += (i + 1) * uint64(word)
+		word += slope
+	}
+	return sum
+}
+
+// check compares the sums of all that was read, and then every word that is there.
+func (m *massif) check() (verified, wrong uint64, err error) {
+	if err := m.stream.Synchronize(); err != nil {
+		return 0, 0, err
+	}
+	want := make([]uint64, m.plan.pieces)
+	if m.plan.writes() {
+		m.each(func(i int) { want[i] = sumOf(m.steps(i), m.words) })
+	} else {
+		read, err := m.readSums()
+		if err != nil {
+			return 0, 0, err
+		}
+		for i, sum := range read {
+			if sum != m.touched[i]*m.base[i] {
+				wrong++ // at least one word of one pass
+			}
+			verified += m.touched[i] * m.words
+		}
+		copy(want, m.base)
+	}
+	found, err := m.sumsNow()
+	if err != nil {
+		return 0, 0, err
+	}
+	for i, sum := range found {
+		verified += m.words
+		if sum == want[i] {
+			continue
+		}
+		n, err := m.differing(i)
+		if err != nil {
+			return 0, 0, err
+		}
+		wrong += max(n, 1)
+	}
+	return verified, wrong, nil
+}
+
+// steps is how many of the generator made what the piece must hold now.
+func (m *massif) steps(piece int) uint64 {
+	n := content(m.seed, piece)
+	if m.plan.writes() {
+		n += m.touched[piece] * uint64(m.rounds)
+	}
+	return n
+}
+
+func (m *massif) readSums() ([]uint64, error) {
+	b := make([]byte, 8*m.plan.pieces)
+	if err := m.gpu.driver.MemcpyDtoH(b, m.sums); err != nil {
+		return nil, err
+	}
+	sums := make([]uint64, m.plan.pieces)
+	for i := range sums {
+		sums[i] = binary.LittleEndian.Uint64(b[8*i:])
+	}
+	return sums, nil
+}
+
+// sumsNow has the device sum up every piece, wherever it lies.
+func (m *massif) sumsNow() ([]uint64, error) {
+	if err := m.gpu.driver.MemsetD32Async(m.sums, 0, uint64(2*m.plan.pieces), m.stream); err != nil {
+		return nil, err
+	}
+	for i, at := range m.at {
+		args, err := cuda.NewLaunchArgs(m.sumAt(i), at, m.words)
+		if err != nil {
+			return nil, err
+		}
+		grid := [3]uint32{touchBlocks * m.gpu.blocks, 1, 1}
+		if err := m.gpu.driver.Launch(m.sum, grid, [3]uint32{touchThreads, 1, 1}, 0, m.stream, args); err != nil {
+			return nil, err
+		}
+	}
+	if err := m.stream.Synchronize(); err != nil {
+		return nil, err
+	}
+	return m.readSums()
+}
+
+// differing counts the words of a piece that are not what they must be.
+func (m *massif) differing(piece int) (n uint64, err error) {
+	b := make([]byte, 4*m.words)
+	if err := m.gpu.driver.MemcpyDtoH(b, m.at[piece]); err != nil {
+		return 0, err
+	}
+	for i := range m.words {
+		if binary.LittleEndian.Uint32(b[4*i:]) != kernels.SpinResult(uint32(i), m.steps(piece)) {
+			n++
+		}
+	}
+	return n, nil
+}
