@@ -26,7 +26,9 @@ func ClusterPTX() []byte { return append([]byte(nil), clusterPTX...) }
 func Stress() []Kernel { return append([]Kernel(nil), stressTable...) }
 
 // Every returns the kernels of all modules that have a CPU body.
-func Every() []Kernel { return slices.Concat(table, stressTable, probeTable, scienceTable) }
+func Every() []Kernel {
+	return slices.Concat(table, stressTable, probeTable, scienceTable, digestTable)
+}
 
 var stressTable = []Kernel{
 	{
