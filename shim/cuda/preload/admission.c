@@ -7,6 +7,7 @@
 #include "edge.h"
 #include "gate.h"
 #include "mark.h"
+#include "probes.h"
 #include "queue.h"
 #include "sys.h"
 #include "thread.h"
@@ -313,12 +314,14 @@ void xm_pass_through(uintptr_t key)
 		}
 		xm_leave(me);
 		inside = atomic_exchange_explicit(&xm_inside, 0, memory_order_relaxed); /* what a handler launches meanwhile comes before */
+		XM_SITE(gate_begin, key, v == GATE ? 1 : v == BOUND ? 2 : 3, 0);
 		if (v == GATE)
 			wait_gate(p.dev, p.gate);
 		else if (v == BOUND)
 			wait_bound(&p);
 		else
 			wait_greeting(p.dev);
+		XM_SITE(gate_end, key, 0, 0);
 		atomic_store_explicit(&xm_inside, inside, memory_order_relaxed);
 		p.marked = p.swept = p.polled = false;
 		me = xm_enter();

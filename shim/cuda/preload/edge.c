@@ -2,6 +2,7 @@
 
 #include "device.h"
 #include "mark.h"
+#include "probes.h"
 #include "queue.h"
 #include "sys.h"
 #include "thread.h"
@@ -236,6 +237,7 @@ void xm_synced_stream(CUstream stream, unsigned flags)
 	struct xm_dev *dev = NULL;
 	struct xm_queue *q;
 
+	XM_SITE(complete, stream, flags, 1);
 	if (!me)
 		return;
 	if (key <= XM_KEY_PER_THREAD)
@@ -264,6 +266,7 @@ void xm_synced_context(void)
 	struct xm_thread *me = enter_synced();
 	struct xm_context *c;
 
+	XM_SITE(complete, 0, 0, 2);
 	if (!me)
 		return;
 	c = xm_context_current(me);
@@ -284,6 +287,7 @@ void xm_synced_event(void)
 	struct xm_thread *me;
 	struct xm_context *c;
 
+	XM_SITE(complete, 0, 0, 3);
 	if (!atomic_load_explicit(&xm_state.competitor, memory_order_relaxed))
 		return;
 	me = enter_synced();

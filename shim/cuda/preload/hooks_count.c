@@ -5,6 +5,7 @@
 #include "hooks.h"
 #include "mem_count.h"
 #include "memory_here.h"
+#include "probes.h"
 #include "uncovered.h"
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
@@ -15,7 +16,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 
     if (r == CUDA_SUCCESS && m)
         xm_count_made(m, context, XM_COUNT_UNIFIED, *dptr, bytes);
-    return r;
+    return xm_site_made(r, dptr, bytes);
 }
 
 /* ---- pools: commands of a stream, so nothing is asked twice ---- */
@@ -31,7 +32,7 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     r = xm_done(call);                                                             \
     if (r == CUDA_SUCCESS && m)                                                    \
         xm_count_made(m, context, XM_COUNT_POOL, *dptr, bytesize);                 \
-    return r
+    return xm_site_made(r, dptr, bytesize)
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
 {
@@ -62,12 +63,14 @@ static CUresult given_back(CUresult result, CUdeviceptr dptr)
 
 CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
+    XM_SITE(free, dptr, 0, 0);
     xm_admit(stream, 0);
     return given_back(xm_done(XM_DRIVER(cuMemFreeAsync)(dptr, stream)), dptr);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
+    XM_SITE(free, dptr, 0, 0);
     xm_admit(stream, XM_PTDS);
     return given_back(xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream)), dptr);
 }
@@ -92,13 +95,17 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CU
 
     if (r == CUDA_SUCCESS)
         xm_count_handle(m, *handle, size);
+    if (r == CUDA_SUCCESS && prop && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        XM_SITE(create, *handle, size, 0);
     return r;
 }
 
 CUresult cuMemRelease(CUmemGenericAllocationHandle handle)
 {
-    CUresult r = XM_DRIVER(cuMemRelease)(handle);
+    CUresult r;
 
+    XM_SITE(release, handle, 0, 0);
+    r = XM_DRIVER(cuMemRelease)(handle);
     if (r == CUDA_SUCCESS)
         xm_count_released(handle);
     return r;

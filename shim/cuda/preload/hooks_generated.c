@@ -3,6 +3,7 @@
 #include "hooks.h"
 #include "mem_count.h"
 #include "mem_touch.h"
+#include "probes.h"
 #include "uncovered.h"
 #include "wait.h"
 
@@ -265,12 +266,14 @@ CUresult cuGraphInstantiate_v2(CUgraphExec *phGraphExec, CUgraph hGraph, CUgraph
 
 CUresult cuGraphLaunch(CUgraphExec hGraph, CUstream hStream)
 {
+    XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuGraphLaunch)(hGraph, hStream));
 }
 
 CUresult cuGraphLaunch_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
+    XM_SITE(launch, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuGraphLaunch_ptsz)(hGraphExec, hStream));
 }
@@ -310,36 +313,42 @@ CUresult cuGraphNodeSetParams(CUgraphNode hNode, CUgraphNodeParams *nodeParams)
 
 CUresult cuGraphUpload(CUgraphExec hGraph, CUstream hStream)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuGraphUpload)(hGraph, hStream));
 }
 
 CUresult cuGraphUpload_ptsz(CUgraphExec hGraphExec, CUstream hStream)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuGraphUpload_ptsz)(hGraphExec, hStream));
 }
 
 CUresult cuGraphicsMapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuGraphicsMapResources)(count, resources, hStream));
 }
 
 CUresult cuGraphicsMapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuGraphicsMapResources_ptsz)(count, resources, hStream));
 }
 
 CUresult cuGraphicsUnmapResources(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuGraphicsUnmapResources)(count, resources, hStream));
 }
 
 CUresult cuGraphicsUnmapResources_ptsz(unsigned int count, CUgraphicsResource *resources, CUstream hStream)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuGraphicsUnmapResources_ptsz)(count, resources, hStream));
 }
@@ -356,12 +365,14 @@ CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigne
 
 CUresult cuLaunch(CUfunction f)
 {
+    XM_SITE(launch, NULL, 0, 0);
     xm_admit(NULL, 0);
     return xm_done(XM_DRIVER(cuLaunch)(f));
 }
 
 CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
+    XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams));
 }
@@ -374,54 +385,63 @@ CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launchParamsLi
 
 CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
+    XM_SITE(launch, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams));
 }
 
 CUresult cuLaunchGrid(CUfunction f, int grid_width, int grid_height)
 {
+    XM_SITE(launch, NULL, 0, 0);
     xm_admit(NULL, 0);
     return xm_done(XM_DRIVER(cuLaunchGrid)(f, grid_width, grid_height));
 }
 
 CUresult cuLaunchGridAsync(CUfunction f, int grid_width, int grid_height, CUstream hStream)
 {
+    XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuLaunchGridAsync)(f, grid_width, grid_height, hStream));
 }
 
 CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuLaunchHostFunc)(hStream, fn, userData));
 }
 
 CUresult cuLaunchHostFunc_ptsz(CUstream hStream, CUhostFn fn, void *userData)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuLaunchHostFunc_ptsz)(hStream, fn, userData));
 }
 
 CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
+    XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
 }
 
 CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ, unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ, unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
+    XM_SITE(launch, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuLaunchKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
 }
 
 CUresult cuMemBatchDecompressAsync(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     return xm_done(XM_DRIVER(cuMemBatchDecompressAsync)(paramsArray, count, flags, errorIndex, stream));
 }
 
 CUresult cuMemBatchDecompressAsync_ptsz(CUmemDecompressParams *paramsArray, size_t count, unsigned int flags, size_t *errorIndex, CUstream stream)
 {
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     return xm_done(XM_DRIVER(cuMemBatchDecompressAsync_ptsz)(paramsArray, count, flags, errorIndex, stream));
 }
@@ -431,6 +451,7 @@ CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, si
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemDiscardAndPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream));
@@ -443,6 +464,7 @@ CUresult cuMemDiscardAndPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *size
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemDiscardAndPrefetchBatchAsync_ptsz)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream));
@@ -455,6 +477,7 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count,
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemDiscardBatchAsync)(dptrs, sizes, count, flags, hStream));
@@ -467,6 +490,7 @@ CUresult cuMemDiscardBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t c
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemDiscardBatchAsync_ptsz)(dptrs, sizes, count, flags, hStream));
@@ -498,12 +522,14 @@ CUresult cuMemHostUnregister(void *p)
 
 CUresult cuMemMapArrayAsync(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuMemMapArrayAsync)(mapInfoList, count, hStream));
 }
 
 CUresult cuMemMapArrayAsync_ptsz(CUarrayMapInfo *mapInfoList, unsigned int count, CUstream hStream)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuMemMapArrayAsync_ptsz)(mapInfoList, count, hStream));
 }
@@ -513,6 +539,7 @@ CUresult cuMemPrefetchAsync(CUdeviceptr devPtr, size_t count, CUdevice dstDevice
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(devPtr, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchAsync)(devPtr, count, dstDevice, hStream));
@@ -525,6 +552,7 @@ CUresult cuMemPrefetchAsync_ptsz(CUdeviceptr devPtr, size_t count, CUdevice dstD
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(devPtr, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchAsync_ptsz)(devPtr, count, dstDevice, hStream));
@@ -537,6 +565,7 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr devPtr, size_t count, CUmemLocation l
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(devPtr, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchAsync_v2)(devPtr, count, location, flags, hStream));
@@ -549,6 +578,7 @@ CUresult cuMemPrefetchAsync_v2_ptsz(CUdeviceptr devPtr, size_t count, CUmemLocat
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(devPtr, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchAsync_v2_ptsz)(devPtr, count, location, flags, hStream));
@@ -561,6 +591,7 @@ CUresult cuMemPrefetchBatchAsync(CUdeviceptr *dptrs, size_t *sizes, size_t count
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchBatchAsync)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream));
@@ -573,6 +604,7 @@ CUresult cuMemPrefetchBatchAsync_ptsz(CUdeviceptr *dptrs, size_t *sizes, size_t 
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemPrefetchBatchAsync_ptsz)(dptrs, sizes, count, prefetchLocs, prefetchLocIdxs, numPrefetchLocs, flags, hStream));
@@ -586,6 +618,7 @@ CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dst, src);
     result = xm_done(XM_DRIVER(cuMemcpy)(dst, src, ByteCount));
@@ -601,6 +634,7 @@ CUresult cuMemcpy2D(const CUDA_MEMCPY2D_v1 *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, 0);
     xm_admit(NULL, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2D)(pCopy));
@@ -615,6 +649,7 @@ CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D_v1 *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2DAsync)(pCopy, hStream));
@@ -627,6 +662,7 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy_2d, hStream, 0, pCopy);
     xm_admit(hStream, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2DAsync_v2)(pCopy, hStream));
@@ -639,6 +675,7 @@ CUresult cuMemcpy2DAsync_v2_ptsz(const CUDA_MEMCPY2D *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy_2d, hStream, XM_PTDS, pCopy);
     xm_admit(hStream, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2DAsync_v2_ptsz)(pCopy, hStream));
@@ -652,6 +689,7 @@ CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D_v1 *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, 0);
     xm_admit(NULL, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned)(pCopy));
@@ -667,6 +705,7 @@ CUresult cuMemcpy2DUnaligned_v2(const CUDA_MEMCPY2D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_2d, NULL, 0, pCopy);
     xm_admit(NULL, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned_v2)(pCopy));
@@ -682,6 +721,7 @@ CUresult cuMemcpy2DUnaligned_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_2d, NULL, XM_PTDS, pCopy);
     xm_admit(NULL, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2DUnaligned_v2_ptds)(pCopy));
@@ -697,6 +737,7 @@ CUresult cuMemcpy2D_v2(const CUDA_MEMCPY2D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_2d, NULL, 0, pCopy);
     xm_admit(NULL, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2D_v2)(pCopy));
@@ -712,6 +753,7 @@ CUresult cuMemcpy2D_v2_ptds(const CUDA_MEMCPY2D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_2d, NULL, XM_PTDS, pCopy);
     xm_admit(NULL, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy2D_v2_ptds)(pCopy));
@@ -727,6 +769,7 @@ CUresult cuMemcpy3D(const CUDA_MEMCPY3D_v1 *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, 0);
     xm_admit(NULL, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3D)(pCopy));
@@ -741,6 +784,7 @@ CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D_v1 *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DAsync)(pCopy, hStream));
@@ -753,6 +797,7 @@ CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy_3d, hStream, 0, pCopy);
     xm_admit(hStream, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DAsync_v2)(pCopy, hStream));
@@ -765,6 +810,7 @@ CUresult cuMemcpy3DAsync_v2_ptsz(const CUDA_MEMCPY3D *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy_3d, hStream, XM_PTDS, pCopy);
     xm_admit(hStream, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DAsync_v2_ptsz)(pCopy, hStream));
@@ -777,6 +823,7 @@ CUresult cuMemcpy3DBatchAsync(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, siz
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DBatchAsync)(numOps, opList, failIdx, flags, hStream));
@@ -789,6 +836,7 @@ CUresult cuMemcpy3DBatchAsync_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DBatchAsync_ptsz)(numOps, opList, failIdx, flags, hStream));
@@ -801,6 +849,7 @@ CUresult cuMemcpy3DBatchAsync_v2(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opList, 
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DBatchAsync_v2)(numOps, opList, flags, hStream));
@@ -813,6 +862,7 @@ CUresult cuMemcpy3DBatchAsync_v2_ptsz(size_t numOps, CUDA_MEMCPY3D_BATCH_OP *opL
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpy3DBatchAsync_v2_ptsz)(numOps, opList, flags, hStream));
@@ -826,6 +876,7 @@ CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_3d, NULL, 0, pCopy);
     xm_admit(NULL, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeer)(pCopy));
@@ -840,6 +891,7 @@ CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStream)
     int touched;
     CUresult result;
 
+    XM_SITE(copy_3d, hStream, 0, pCopy);
     xm_admit(hStream, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeerAsync)(pCopy, hStream));
@@ -852,6 +904,7 @@ CUresult cuMemcpy3DPeerAsync_ptsz(const CUDA_MEMCPY3D_PEER *pCopy, CUstream hStr
     int touched;
     CUresult result;
 
+    XM_SITE(copy_3d, hStream, XM_PTDS, pCopy);
     xm_admit(hStream, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeerAsync_ptsz)(pCopy, hStream));
@@ -865,6 +918,7 @@ CUresult cuMemcpy3DPeer_ptds(const CUDA_MEMCPY3D_PEER *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_3d, NULL, XM_PTDS, pCopy);
     xm_admit(NULL, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3DPeer_ptds)(pCopy));
@@ -880,6 +934,7 @@ CUresult cuMemcpy3D_v2(const CUDA_MEMCPY3D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_3d, NULL, 0, pCopy);
     xm_admit(NULL, 0);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3D_v2)(pCopy));
@@ -895,6 +950,7 @@ CUresult cuMemcpy3D_v2_ptds(const CUDA_MEMCPY3D *pCopy)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy_3d, NULL, XM_PTDS, pCopy);
     xm_admit(NULL, XM_PTDS);
     touched = XM_TOUCH_COPY(pCopy);
     result = xm_done(XM_DRIVER(cuMemcpy3D_v2_ptds)(pCopy));
@@ -909,6 +965,7 @@ CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, CUstr
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dst, src);
     result = xm_done(XM_DRIVER(cuMemcpyAsync)(dst, src, ByteCount, hStream));
@@ -921,6 +978,7 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, 
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dst, src);
     result = xm_done(XM_DRIVER(cuMemcpyAsync_ptsz)(dst, src, ByteCount, hStream));
@@ -930,18 +988,21 @@ CUresult cuMemcpyAsync_ptsz(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount, 
 
 CUresult cuMemcpyAtoA(CUarray dstArray, unsigned int dstOffset, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount)
 {
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     return xm_done(XM_DRIVER(cuMemcpyAtoA)(dstArray, dstOffset, srcArray, srcOffset, ByteCount));
 }
 
 CUresult cuMemcpyAtoA_v2(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     return xm_done(XM_DRIVER(cuMemcpyAtoA_v2)(dstArray, dstOffset, srcArray, srcOffset, ByteCount));
 }
 
 CUresult cuMemcpyAtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUarray srcArray, size_t srcOffset, size_t ByteCount)
 {
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     return xm_done(XM_DRIVER(cuMemcpyAtoA_v2_ptds)(dstArray, dstOffset, srcArray, srcOffset, ByteCount));
 }
@@ -951,6 +1012,7 @@ CUresult cuMemcpyAtoD(CUdeviceptr_v1 dstDevice, CUarray srcArray, unsigned int s
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoD)(dstDevice, srcArray, srcOffset, ByteCount));
@@ -963,6 +1025,7 @@ CUresult cuMemcpyAtoD_v2(CUdeviceptr dstDevice, CUarray srcArray, size_t srcOffs
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoD_v2)(dstDevice, srcArray, srcOffset, ByteCount));
@@ -975,6 +1038,7 @@ CUresult cuMemcpyAtoD_v2_ptds(CUdeviceptr dstDevice, CUarray srcArray, size_t sr
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoD_v2_ptds)(dstDevice, srcArray, srcOffset, ByteCount));
@@ -987,6 +1051,7 @@ CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, u
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -996,18 +1061,21 @@ CUresult cuMemcpyAtoH(void *dstHost, CUarray srcArray, unsigned int srcOffset, u
 
 CUresult cuMemcpyAtoHAsync(void *dstHost, CUarray srcArray, unsigned int srcOffset, unsigned int ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuMemcpyAtoHAsync)(dstHost, srcArray, srcOffset, ByteCount, hStream));
 }
 
 CUresult cuMemcpyAtoHAsync_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuMemcpyAtoHAsync_v2)(dstHost, srcArray, srcOffset, ByteCount, hStream));
 }
 
 CUresult cuMemcpyAtoHAsync_v2_ptsz(void *dstHost, CUarray srcArray, size_t srcOffset, size_t ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuMemcpyAtoHAsync_v2_ptsz)(dstHost, srcArray, srcOffset, ByteCount, hStream));
 }
@@ -1017,6 +1085,7 @@ CUresult cuMemcpyAtoH_v2(void *dstHost, CUarray srcArray, size_t srcOffset, size
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH_v2)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1029,6 +1098,7 @@ CUresult cuMemcpyAtoH_v2_ptds(void *dstHost, CUarray srcArray, size_t srcOffset,
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyAtoH_v2_ptds)(dstHost, srcArray, srcOffset, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1041,6 +1111,7 @@ CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes,
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyBatchAsync)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream));
@@ -1053,6 +1124,7 @@ CUresult cuMemcpyBatchAsync_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *s
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyBatchAsync_ptsz)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, failIdx, hStream));
@@ -1065,6 +1137,7 @@ CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *siz
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyBatchAsync_v2)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream));
@@ -1077,6 +1150,7 @@ CUresult cuMemcpyBatchAsync_v2_ptsz(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyBatchAsync_v2_ptsz)(dsts, srcs, sizes, count, attrs, attrsIdxs, numAttrs, hStream));
@@ -1089,6 +1163,7 @@ CUresult cuMemcpyDtoA(CUarray dstArray, unsigned int dstOffset, CUdeviceptr_v1 s
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoA)(dstArray, dstOffset, srcDevice, ByteCount));
@@ -1101,6 +1176,7 @@ CUresult cuMemcpyDtoA_v2(CUarray dstArray, size_t dstOffset, CUdeviceptr srcDevi
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoA_v2)(dstArray, dstOffset, srcDevice, ByteCount));
@@ -1113,6 +1189,7 @@ CUresult cuMemcpyDtoA_v2_ptds(CUarray dstArray, size_t dstOffset, CUdeviceptr sr
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoA_v2_ptds)(dstArray, dstOffset, srcDevice, ByteCount));
@@ -1125,6 +1202,7 @@ CUresult cuMemcpyDtoD(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, unsign
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoD)(dstDevice, srcDevice, ByteCount));
@@ -1137,6 +1215,7 @@ CUresult cuMemcpyDtoDAsync(CUdeviceptr_v1 dstDevice, CUdeviceptr_v1 srcDevice, u
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoDAsync)(dstDevice, srcDevice, ByteCount, hStream));
@@ -1149,6 +1228,7 @@ CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoDAsync_v2)(dstDevice, srcDevice, ByteCount, hStream));
@@ -1161,6 +1241,7 @@ CUresult cuMemcpyDtoDAsync_v2_ptsz(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoDAsync_v2_ptsz)(dstDevice, srcDevice, ByteCount, hStream));
@@ -1173,6 +1254,7 @@ CUresult cuMemcpyDtoD_v2(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size_t By
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoD_v2)(dstDevice, srcDevice, ByteCount));
@@ -1185,6 +1267,7 @@ CUresult cuMemcpyDtoD_v2_ptds(CUdeviceptr dstDevice, CUdeviceptr srcDevice, size
     int touched;
     CUresult result;
 
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyDtoD_v2_ptds)(dstDevice, srcDevice, ByteCount));
@@ -1198,6 +1281,7 @@ CUresult cuMemcpyDtoH(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int Byte
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH)(dstHost, srcDevice, ByteCount));
@@ -1212,6 +1296,7 @@ CUresult cuMemcpyDtoHAsync(void *dstHost, CUdeviceptr_v1 srcDevice, unsigned int
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoHAsync)(dstHost, srcDevice, ByteCount, hStream));
@@ -1224,6 +1309,7 @@ CUresult cuMemcpyDtoHAsync_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoHAsync_v2)(dstHost, srcDevice, ByteCount, hStream));
@@ -1236,6 +1322,7 @@ CUresult cuMemcpyDtoHAsync_v2_ptsz(void *dstHost, CUdeviceptr srcDevice, size_t 
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoHAsync_v2_ptsz)(dstHost, srcDevice, ByteCount, hStream));
@@ -1249,6 +1336,7 @@ CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2)(dstHost, srcDevice, ByteCount));
@@ -1264,6 +1352,7 @@ CUresult cuMemcpyDtoH_v2_ptds(void *dstHost, CUdeviceptr srcDevice, size_t ByteC
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(srcDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2_ptds)(dstHost, srcDevice, ByteCount));
@@ -1278,6 +1367,7 @@ CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcH
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1287,18 +1377,21 @@ CUresult cuMemcpyHtoA(CUarray dstArray, unsigned int dstOffset, const void *srcH
 
 CUresult cuMemcpyHtoAAsync(CUarray dstArray, unsigned int dstOffset, const void *srcHost, unsigned int ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuMemcpyHtoAAsync)(dstArray, dstOffset, srcHost, ByteCount, hStream));
 }
 
 CUresult cuMemcpyHtoAAsync_v2(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuMemcpyHtoAAsync_v2)(dstArray, dstOffset, srcHost, ByteCount, hStream));
 }
 
 CUresult cuMemcpyHtoAAsync_v2_ptsz(CUarray dstArray, size_t dstOffset, const void *srcHost, size_t ByteCount, CUstream hStream)
 {
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuMemcpyHtoAAsync_v2_ptsz)(dstArray, dstOffset, srcHost, ByteCount, hStream));
 }
@@ -1308,6 +1401,7 @@ CUresult cuMemcpyHtoA_v2(CUarray dstArray, size_t dstOffset, const void *srcHost
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA_v2)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1320,6 +1414,7 @@ CUresult cuMemcpyHtoA_v2_ptds(CUarray dstArray, size_t dstOffset, const void *sr
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     result = xm_done(XM_DRIVER(cuMemcpyHtoA_v2_ptds)(dstArray, dstOffset, srcHost, ByteCount));
     if (result == CUDA_SUCCESS)
@@ -1333,6 +1428,7 @@ CUresult cuMemcpyHtoD(CUdeviceptr_v1 dstDevice, const void *srcHost, unsigned in
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD)(dstDevice, srcHost, ByteCount));
@@ -1347,6 +1443,7 @@ CUresult cuMemcpyHtoDAsync(CUdeviceptr_v1 dstDevice, const void *srcHost, unsign
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoDAsync)(dstDevice, srcHost, ByteCount, hStream));
@@ -1359,6 +1456,7 @@ CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dstDevice, const void *srcHost, size_t
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoDAsync_v2)(dstDevice, srcHost, ByteCount, hStream));
@@ -1371,6 +1469,7 @@ CUresult cuMemcpyHtoDAsync_v2_ptsz(CUdeviceptr dstDevice, const void *srcHost, s
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoDAsync_v2_ptsz)(dstDevice, srcHost, ByteCount, hStream));
@@ -1384,6 +1483,7 @@ CUresult cuMemcpyHtoD_v2(CUdeviceptr dstDevice, const void *srcHost, size_t Byte
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD_v2)(dstDevice, srcHost, ByteCount));
@@ -1399,6 +1499,7 @@ CUresult cuMemcpyHtoD_v2_ptds(CUdeviceptr dstDevice, const void *srcHost, size_t
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemcpyHtoD_v2_ptds)(dstDevice, srcHost, ByteCount));
@@ -1414,6 +1515,7 @@ CUresult cuMemcpyPeer(CUdeviceptr dstDevice, CUcontext dstContext, CUdeviceptr s
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyPeer)(dstDevice, dstContext, srcDevice, srcContext, ByteCount));
@@ -1428,6 +1530,7 @@ CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, 0, ByteCount);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyPeerAsync)(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream));
@@ -1440,6 +1543,7 @@ CUresult cuMemcpyPeerAsync_ptsz(CUdeviceptr dstDevice, CUcontext dstContext, CUd
     int touched;
     CUresult result;
 
+    XM_SITE(copy, hStream, XM_PTDS, ByteCount);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyPeerAsync_ptsz)(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream));
@@ -1453,6 +1557,7 @@ CUresult cuMemcpyPeer_ptds(CUdeviceptr dstDevice, CUcontext dstContext, CUdevice
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, srcDevice);
     result = xm_done(XM_DRIVER(cuMemcpyPeer_ptds)(dstDevice, dstContext, srcDevice, srcContext, ByteCount));
@@ -1468,6 +1573,7 @@ CUresult cuMemcpy_ptds(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, XM_PTDS, ByteCount);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dst, src);
     result = xm_done(XM_DRIVER(cuMemcpy_ptds)(dst, src, ByteCount));
@@ -1482,6 +1588,7 @@ CUresult cuMemsetD16(CUdeviceptr_v1 dstDevice, short unsigned int us, unsigned i
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N * (uint64_t)2);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD16)(dstDevice, us, N));
@@ -1494,6 +1601,7 @@ CUresult cuMemsetD16Async(CUdeviceptr dstDevice, short unsigned int us, size_t N
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, N * (uint64_t)2);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD16Async)(dstDevice, us, N, hStream));
@@ -1506,6 +1614,7 @@ CUresult cuMemsetD16Async_ptsz(CUdeviceptr dstDevice, short unsigned int us, siz
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, N * (uint64_t)2);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD16Async_ptsz)(dstDevice, us, N, hStream));
@@ -1518,6 +1627,7 @@ CUresult cuMemsetD16_v2(CUdeviceptr dstDevice, short unsigned int us, size_t N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N * (uint64_t)2);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD16_v2)(dstDevice, us, N));
@@ -1530,6 +1640,7 @@ CUresult cuMemsetD16_v2_ptds(CUdeviceptr dstDevice, short unsigned int us, size_
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, N * (uint64_t)2);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD16_v2_ptds)(dstDevice, us, N));
@@ -1542,6 +1653,7 @@ CUresult cuMemsetD2D16(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, short un
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height * (uint64_t)2);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D16)(dstDevice, dstPitch, us, Width, Height));
@@ -1554,6 +1666,7 @@ CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, short unsign
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, Width * (uint64_t)Height * (uint64_t)2);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D16Async)(dstDevice, dstPitch, us, Width, Height, hStream));
@@ -1566,6 +1679,7 @@ CUresult cuMemsetD2D16Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, short u
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, Width * (uint64_t)Height * (uint64_t)2);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D16Async_ptsz)(dstDevice, dstPitch, us, Width, Height, hStream));
@@ -1578,6 +1692,7 @@ CUresult cuMemsetD2D16_v2(CUdeviceptr dstDevice, size_t dstPitch, short unsigned
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height * (uint64_t)2);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D16_v2)(dstDevice, dstPitch, us, Width, Height));
@@ -1590,6 +1705,7 @@ CUresult cuMemsetD2D16_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, short uns
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, Width * (uint64_t)Height * (uint64_t)2);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D16_v2_ptds)(dstDevice, dstPitch, us, Width, Height));
@@ -1602,6 +1718,7 @@ CUresult cuMemsetD2D32(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height * (uint64_t)4);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D32)(dstDevice, dstPitch, ui, Width, Height));
@@ -1614,6 +1731,7 @@ CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, Width * (uint64_t)Height * (uint64_t)4);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D32Async)(dstDevice, dstPitch, ui, Width, Height, hStream));
@@ -1626,6 +1744,7 @@ CUresult cuMemsetD2D32Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigne
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, Width * (uint64_t)Height * (uint64_t)4);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D32Async_ptsz)(dstDevice, dstPitch, ui, Width, Height, hStream));
@@ -1638,6 +1757,7 @@ CUresult cuMemsetD2D32_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned int u
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height * (uint64_t)4);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D32_v2)(dstDevice, dstPitch, ui, Width, Height));
@@ -1650,6 +1770,7 @@ CUresult cuMemsetD2D32_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned 
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, Width * (uint64_t)Height * (uint64_t)4);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D32_v2_ptds)(dstDevice, dstPitch, ui, Width, Height));
@@ -1662,6 +1783,7 @@ CUresult cuMemsetD2D8(CUdeviceptr_v1 dstDevice, unsigned int dstPitch, unsigned 
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D8)(dstDevice, dstPitch, uc, Width, Height));
@@ -1674,6 +1796,7 @@ CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, Width * (uint64_t)Height);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D8Async)(dstDevice, dstPitch, uc, Width, Height, hStream));
@@ -1686,6 +1809,7 @@ CUresult cuMemsetD2D8Async_ptsz(CUdeviceptr dstDevice, size_t dstPitch, unsigned
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, Width * (uint64_t)Height);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D8Async_ptsz)(dstDevice, dstPitch, uc, Width, Height, hStream));
@@ -1698,6 +1822,7 @@ CUresult cuMemsetD2D8_v2(CUdeviceptr dstDevice, size_t dstPitch, unsigned char u
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, Width * (uint64_t)Height);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D8_v2)(dstDevice, dstPitch, uc, Width, Height));
@@ -1710,6 +1835,7 @@ CUresult cuMemsetD2D8_v2_ptds(CUdeviceptr dstDevice, size_t dstPitch, unsigned c
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, Width * (uint64_t)Height);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD2D8_v2_ptds)(dstDevice, dstPitch, uc, Width, Height));
@@ -1722,6 +1848,7 @@ CUresult cuMemsetD32(CUdeviceptr_v1 dstDevice, unsigned int ui, unsigned int N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N * (uint64_t)4);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD32)(dstDevice, ui, N));
@@ -1734,6 +1861,7 @@ CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUst
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, N * (uint64_t)4);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD32Async)(dstDevice, ui, N, hStream));
@@ -1746,6 +1874,7 @@ CUresult cuMemsetD32Async_ptsz(CUdeviceptr dstDevice, unsigned int ui, size_t N,
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, N * (uint64_t)4);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD32Async_ptsz)(dstDevice, ui, N, hStream));
@@ -1758,6 +1887,7 @@ CUresult cuMemsetD32_v2(CUdeviceptr dstDevice, unsigned int ui, size_t N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N * (uint64_t)4);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD32_v2)(dstDevice, ui, N));
@@ -1770,6 +1900,7 @@ CUresult cuMemsetD32_v2_ptds(CUdeviceptr dstDevice, unsigned int ui, size_t N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, N * (uint64_t)4);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD32_v2_ptds)(dstDevice, ui, N));
@@ -1782,6 +1913,7 @@ CUresult cuMemsetD8(CUdeviceptr_v1 dstDevice, unsigned char uc, unsigned int N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD8)(dstDevice, uc, N));
@@ -1794,6 +1926,7 @@ CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUst
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, 0, N);
     xm_admit(hStream, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD8Async)(dstDevice, uc, N, hStream));
@@ -1806,6 +1939,7 @@ CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, unsigned char uc, size_t N,
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, N);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD8Async_ptsz)(dstDevice, uc, N, hStream));
@@ -1818,6 +1952,7 @@ CUresult cuMemsetD8_v2(CUdeviceptr dstDevice, unsigned char uc, size_t N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, 0, N);
     xm_admit(NULL, 0);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD8_v2)(dstDevice, uc, N));
@@ -1830,6 +1965,7 @@ CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
     int touched;
     CUresult result;
 
+    XM_SITE(fill, NULL, XM_PTDS, N);
     xm_admit(NULL, XM_PTDS);
     touched = xm_touch(dstDevice, 0);
     result = xm_done(XM_DRIVER(cuMemsetD8_v2_ptds)(dstDevice, uc, N));
@@ -1839,24 +1975,28 @@ CUresult cuMemsetD8_v2_ptds(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 
 CUresult cuSignalExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     return xm_done(XM_DRIVER(cuSignalExternalSemaphoresAsync)(extSemArray, paramsArray, numExtSems, stream));
 }
 
 CUresult cuSignalExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     return xm_done(XM_DRIVER(cuSignalExternalSemaphoresAsync_ptsz)(extSemArray, paramsArray, numExtSems, stream));
 }
 
 CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     return xm_done(XM_DRIVER(cuStreamAddCallback)(hStream, callback, userData, flags));
 }
 
 CUresult cuStreamAddCallback_ptsz(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuStreamAddCallback_ptsz)(hStream, callback, userData, flags));
 }
@@ -1866,6 +2006,7 @@ CUresult cuStreamAttachMemAsync(CUstream hStream, CUdeviceptr dptr, size_t lengt
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, 0, 0);
     xm_admit(hStream, 0);
     touched = xm_touch(dptr, 0);
     result = xm_done(XM_DRIVER(cuStreamAttachMemAsync)(hStream, dptr, length, flags));
@@ -1878,6 +2019,7 @@ CUresult cuStreamAttachMemAsync_ptsz(CUstream hStream, CUdeviceptr dptr, size_t 
     int touched;
     CUresult result;
 
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     touched = xm_touch(dptr, 0);
     result = xm_done(XM_DRIVER(cuStreamAttachMemAsync_ptsz)(hStream, dptr, length, flags));
@@ -1890,6 +2032,7 @@ CUresult cuStreamBatchMemOp(CUstream stream, unsigned int count, CUstreamBatchMe
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuStreamBatchMemOp)(stream, count, paramArray, flags));
@@ -1902,6 +2045,7 @@ CUresult cuStreamBatchMemOp_ptsz(CUstream stream, unsigned int count, CUstreamBa
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuStreamBatchMemOp_ptsz)(stream, count, paramArray, flags));
@@ -1914,6 +2058,7 @@ CUresult cuStreamBatchMemOp_v2(CUstream stream, unsigned int count, CUstreamBatc
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuStreamBatchMemOp_v2)(stream, count, paramArray, flags));
@@ -1926,6 +2071,7 @@ CUresult cuStreamBatchMemOp_v2_ptsz(CUstream stream, unsigned int count, CUstrea
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(XM_TOUCH_ALL, 0);
     result = xm_done(XM_DRIVER(cuStreamBatchMemOp_v2_ptsz)(stream, count, paramArray, flags));
@@ -2014,6 +2160,7 @@ CUresult cuStreamWaitValue32(CUstream stream, CUdeviceptr addr, cuuint32_t value
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue32)(stream, addr, value, flags));
@@ -2026,6 +2173,7 @@ CUresult cuStreamWaitValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t 
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue32_ptsz)(stream, addr, value, flags));
@@ -2038,6 +2186,7 @@ CUresult cuStreamWaitValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t va
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue32_v2)(stream, addr, value, flags));
@@ -2050,6 +2199,7 @@ CUresult cuStreamWaitValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint32
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue32_v2_ptsz)(stream, addr, value, flags));
@@ -2062,6 +2212,7 @@ CUresult cuStreamWaitValue64(CUstream stream, CUdeviceptr addr, cuuint64_t value
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue64)(stream, addr, value, flags));
@@ -2074,6 +2225,7 @@ CUresult cuStreamWaitValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t 
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue64_ptsz)(stream, addr, value, flags));
@@ -2086,6 +2238,7 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t va
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue64_v2)(stream, addr, value, flags));
@@ -2098,6 +2251,7 @@ CUresult cuStreamWaitValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint64
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWaitValue64_v2_ptsz)(stream, addr, value, flags));
@@ -2110,6 +2264,7 @@ CUresult cuStreamWriteValue32(CUstream stream, CUdeviceptr addr, cuuint32_t valu
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue32)(stream, addr, value, flags));
@@ -2122,6 +2277,7 @@ CUresult cuStreamWriteValue32_ptsz(CUstream stream, CUdeviceptr addr, cuuint32_t
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue32_ptsz)(stream, addr, value, flags));
@@ -2134,6 +2290,7 @@ CUresult cuStreamWriteValue32_v2(CUstream stream, CUdeviceptr addr, cuuint32_t v
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue32_v2)(stream, addr, value, flags));
@@ -2146,6 +2303,7 @@ CUresult cuStreamWriteValue32_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint3
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue32_v2_ptsz)(stream, addr, value, flags));
@@ -2158,6 +2316,7 @@ CUresult cuStreamWriteValue64(CUstream stream, CUdeviceptr addr, cuuint64_t valu
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue64)(stream, addr, value, flags));
@@ -2170,6 +2329,7 @@ CUresult cuStreamWriteValue64_ptsz(CUstream stream, CUdeviceptr addr, cuuint64_t
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue64_ptsz)(stream, addr, value, flags));
@@ -2182,6 +2342,7 @@ CUresult cuStreamWriteValue64_v2(CUstream stream, CUdeviceptr addr, cuuint64_t v
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue64_v2)(stream, addr, value, flags));
@@ -2194,6 +2355,7 @@ CUresult cuStreamWriteValue64_v2_ptsz(CUstream stream, CUdeviceptr addr, cuuint6
     int touched;
     CUresult result;
 
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     touched = xm_touch(addr, 0);
     result = xm_done(XM_DRIVER(cuStreamWriteValue64_v2_ptsz)(stream, addr, value, flags));
@@ -2269,12 +2431,14 @@ CUresult cuTexRefSetAddress_v2(size_t *ByteOffset, CUtexref hTexRef, CUdeviceptr
 
 CUresult cuWaitExternalSemaphoresAsync(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
+    XM_SITE(other, stream, 0, 0);
     xm_admit(stream, 0);
     return xm_done(XM_DRIVER(cuWaitExternalSemaphoresAsync)(extSemArray, paramsArray, numExtSems, stream));
 }
 
 CUresult cuWaitExternalSemaphoresAsync_ptsz(const CUexternalSemaphore *extSemArray, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *paramsArray, unsigned int numExtSems, CUstream stream)
 {
+    XM_SITE(other, stream, XM_PTDS, 0);
     xm_admit(stream, XM_PTDS);
     return xm_done(XM_DRIVER(cuWaitExternalSemaphoresAsync_ptsz)(extSemArray, paramsArray, numExtSems, stream));
 }

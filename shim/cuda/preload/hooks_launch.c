@@ -3,6 +3,7 @@
 
 #include "admission.h"
 #include "hooks.h"
+#include "probes.h"
 
 static CUstream stream_of(const CUlaunchConfig *config)
 {
@@ -11,12 +12,14 @@ static CUstream stream_of(const CUlaunchConfig *config)
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
+    XM_SITE(launch, stream_of(config), 0, 0);
     xm_admit(stream_of(config), 0);
     return xm_done(XM_DRIVER(cuLaunchKernelEx)(config, f, params, extra));
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
+    XM_SITE(launch, stream_of(config), XM_PTDS, 0);
     xm_admit(stream_of(config), XM_PTDS);
     return xm_done(XM_DRIVER(cuLaunchKernelEx_ptsz)(config, f, params, extra));
 }

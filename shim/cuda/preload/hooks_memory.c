@@ -8,6 +8,7 @@
 #include "mem_touch.h"
 #include "mem_truth.h"
 #include "memory_here.h"
+#include "probes.h"
 #include "state.h"
 #include "thread.h"
 #include "uncovered.h"
@@ -61,10 +62,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     struct xm_mem *m = xm_memory_here(&context);
 
     if (!m || !dptr)
-        return XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize);
+        return xm_site_made(XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize), dptr, bytesize);
     if (xm_memory_plain(m))
-        return xm_count_plain(m, context, dptr, bytesize);
-    return allocate(m, context, dptr, bytesize);
+        return xm_site_made(xm_count_plain(m, context, dptr, bytesize), dptr, bytesize);
+    return xm_site_made(allocate(m, context, dptr, bytesize), dptr, bytesize);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)
@@ -81,11 +82,13 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
 
     /* What is wrong the driver says better. */
     if (!m || !dptr || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) || xm_memory_plain(m) ||
-        __builtin_add_overflow(width, (size_t)PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &bytes))
-        return XM_DRIVER(cuMemAllocPitch_v2)(dptr, pitch, width, height, element);
+        __builtin_add_overflow(width, (size_t)PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &bytes)) {
+        r = XM_DRIVER(cuMemAllocPitch_v2)(dptr, pitch, width, height, element);
+        return xm_site_made(r, dptr, pitch ? *pitch * height : 0);
+    }
     r = allocate(m, context, dptr, bytes);
     *pitch = r ? 0 : row / PITCH * PITCH;
-    return r;
+    return xm_site_made(r, dptr, bytes);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)
@@ -125,6 +128,7 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 {
     CUresult result;
 
+    XM_SITE(free, dptr, 0, 0);
     xm_wait_begins();
     if (!free_ours(dptr, &result)) {
         result = XM_DRIVER(cuMemFree_v2)(dptr);

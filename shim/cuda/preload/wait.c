@@ -1,5 +1,6 @@
 #include "wait.h"
 
+#include "probes.h"
 #include "state.h"
 #include "sys.h"
 #include "thread.h"
@@ -22,6 +23,7 @@ void xm_wait_begins(void)
 {
 	struct xm_dev *dev = device();
 
+	XM_SITE(wait_begin, 0, 0, 0);
 	if (dev)
 		atomic_store_explicit(&dev->wait_from, xm_now(), memory_order_relaxed);
 }

@@ -143,7 +143,7 @@ func exports(hooks []hook) []byte {
 
 func bodies(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
+	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"probes.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
 	for _, h := range hooks {
 		if !h.hand {
 			b.WriteString(h.body())
@@ -188,6 +188,7 @@ func (h hook) body() string {
 		fmt.Fprintf(&b, "    %s\n", h.fill(h.before))
 	}
 	if h.command {
+		b.WriteString(h.site())
 		fmt.Fprintf(&b, "    %s\n", h.fill("xm_admit($S, $F);"))
 		call = "xm_done(" + call + ")"
 	}
