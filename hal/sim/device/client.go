@@ -15,16 +15,18 @@ import (
 
 // client is one process. Its fields other than space are protected by Device.mu.
 type client struct {
-	conn       *net.UnixConn
-	pid        int
-	pidfd      int // -1 when the kernel gave none
-	bell       int // eventfd that the client rings
-	space      *space
-	contexts   map[uint64]*gpuContext
-	rm         map[uint32]struct{} // its clients of the resource manager
-	hostBytes  uint64
-	pidfdFired bool
-	bellBroken bool
+	conn        *net.UnixConn
+	pid         int
+	pidfd       int // -1 when the kernel gave none
+	bell        int // eventfd that the client rings
+	space       *space
+	contexts    map[uint64]*gpuContext
+	rm          map[uint32]struct{} // its clients of the resource manager
+	trackers    []*tracker          // who watches its page faults
+	lastTracker uint64
+	hostBytes   uint64
+	pidfdFired  bool
+	bellBroken  bool
 }
 
 // gpuContext is a context: its channels and the memory shared with its process.
@@ -134,6 +136,7 @@ func (d *Device) removeClient(c *client) {
 		d.removeContext(g)
 	}
 	d.rm.forget(c)
+	c.forgetTrackers()
 	d.forgetMapped(c)
 	d.removeSpans(c, func(*span) bool { return true })
 	delete(d.clients, c)
@@ -249,6 +252,10 @@ func (d *Device) answer(c *client, req *request, fds []int) (reply, int) {
 		return d.hostAlloc(c, req, hostMemory)
 	case opManagedAlloc:
 		return d.hostAlloc(c, req, managedMemory)
+	case opManagedAdvise:
+		return reply{Result: d.advise(c, req)}, -1
+	case opToolsBegin, opToolsEvents, opToolsFlush:
+		return d.tools(c, req, fds), -1
 	case opHostRegister:
 		return reply{Result: d.hostRegister(c, req, fds)}, -1
 	case opHostEnd:

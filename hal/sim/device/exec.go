@@ -21,7 +21,8 @@ type command struct {
 	engine   model.Engine
 	err      error
 	bodyDone bool
-	inBody   bool // a worker has it
+	inBody   bool    // a worker has it
+	touched  []touch // managed memory that the body has touched; as err
 	timeUp   bool
 	dead     bool // its context is gone
 }
@@ -107,6 +108,8 @@ func (d *Device) start(cmd *command) {
 // however much simulated time it had left.
 func (d *Device) bodyEnded(cmd *command) {
 	cmd.bodyDone, cmd.inBody = true, false
+	d.fault(cmd, cmd.touched)
+	cmd.touched = nil
 	if cmd.err == nil || cmd.dead {
 		return
 	}
@@ -151,7 +154,9 @@ func (cmd *command) run() error {
 	switch verb(e.Verb) {
 	case verbLaunch:
 		k := kernelTable[e.Kernel]
-		if err := v.close(k.Body(v, e.launch())); err != nil {
+		err := v.close(k.Body(v, e.launch()))
+		cmd.touched = v.touched
+		if err != nil {
 			return fmt.Errorf("kernel %s: %w", k.Name, err)
 		}
 		return nil

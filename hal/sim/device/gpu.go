@@ -52,10 +52,8 @@ func uuidOf(socket string, index int) (id [16]byte) {
 
 // refund gives back what a span was charged for. Precondition: Device.mu is held.
 func (d *Device) refund(sp *span) {
-	for _, home := range sp.blocks {
-		if home != onHost {
-			d.gpus[home].capacity.Return(blockBytes)
-		}
+	for i := range sp.blocks {
+		d.leave(&sp.blocks[i])
 	}
 	if sp.charge > 0 {
 		sp.gpu.capacity.Return(sp.charge)

@@ -69,9 +69,9 @@ func (d *Device) hostAlloc(c *client, req *request, kind memoryKind) (reply, int
 	}
 	sp := &span{base: req.B, size: req.C, kind: kind, data: data}
 	if kind == managedMemory {
-		sp.blocks = make([]int8, (req.C+blockBytes-1)/blockBytes)
+		sp.blocks = make([]block, (req.C+blockBytes-1)/blockBytes)
 		for i := range sp.blocks {
-			sp.blocks[i] = onHost
+			sp.blocks[i].home = onHost
 		}
 	}
 	if r := c.space.add(sp); r != success {

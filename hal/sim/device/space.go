@@ -39,8 +39,8 @@ type span struct {
 	ctx        uint64 // owner of device memory
 	charge     uint64 // bytes of gpu's capacity
 	data       []byte
-	blocks     []int8 // of managed memory: where each is at home, or onHost; protected by Device.mu
-	access     uint64 // of device memory: other devices that may, a bit each; protected by space.mu
+	blocks     []block // of managed memory; protected by Device.mu
+	access     uint64  // of device memory: other devices that may, a bit each; protected by space.mu
 	mapped     *mapping
 	uses       int
 	gone       bool
@@ -237,7 +237,7 @@ func (s *space) home(addr uint64) int8 {
 	case deviceMemory:
 		return int8(sp.gpu.index)
 	case managedMemory:
-		return sp.blocks[(addr-sp.base)/blockBytes]
+		return sp.blocks[(addr-sp.base)/blockBytes].home
 	}
 	return onHost
 }
@@ -301,6 +301,8 @@ type view struct {
 	loose bool        // any memory of the client's process will do
 	spans []*span
 	back  []foreign
+
+	touched []touch // of managed memory; the device makes faults of it
 }
 
 type foreign struct {
@@ -320,6 +322,9 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 			return nil, fmt.Errorf("%d bytes at %#x: %w", n, addr, err)
 		}
 	}
+	if len(spans) == 1 && spans[0].kind == managedMemory && n > 0 {
+		v.touch(touch{spans[0], addr, n, a})
+	}
 	if data != nil {
 		return data, nil
 	}
@@ -336,6 +341,20 @@ func (v *view) View(addr, n uint64, a kernels.Access) ([]byte, error) {
 		v.back = append(v.back, foreign{addr, buf})
 	}
 	return buf, nil
+}
+
+// touch keeps a look in mind. One that begins in the block where the last one ended
+// makes that longer: a body may look at a word at a time.
+func (v *view) touch(t touch) {
+	if k := len(v.touched); k > 0 {
+		last := &v.touched[k-1]
+		end := last.addr + last.n
+		if last.span == t.span && last.access == t.access && t.addr >= last.addr && (t.addr-t.span.base)/blockBytes == (end-1-t.span.base)/blockBytes {
+			last.n = max(end, t.addr+t.n) - last.addr
+			return
+		}
+	}
+	v.touched = append(v.touched, t)
 }
 
 // may tells whether the view's context has access to a span, in an error.

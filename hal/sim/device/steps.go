@@ -58,6 +58,7 @@ func (d *Device) takeStep(cmd *command, ran time.Duration) (through bool) {
 	k, _ := cmd.stepping()
 	v := &view{space: cmd.ch.ctx.owner.space, by: cmd.ch.ctx}
 	through, err := k.Step(v, cmd.entry.launch(), ran)
+	d.fault(cmd, v.touched)
 	if err = v.close(err); err != nil {
 		cmd.err = fmt.Errorf("kernel %s: %w", k.Name, err)
 		d.endSteps(cmd)

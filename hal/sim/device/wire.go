@@ -48,7 +48,14 @@ const (
 	opAccess
 )
 
-const opManagedAlloc op = 16
+// Of managed memory, and of who watches its page faults.
+const (
+	opManagedAlloc op = iota + 16
+	opManagedAdvise
+	opToolsBegin
+	opToolsEvents
+	opToolsFlush
+)
 
 // Of the resource manager; the results are its statuses.
 const (

@@ -58,7 +58,14 @@ static int advise(CUdeviceptr p, size_t n, struct advice d)
     if (!sim_range_find(p, n, &r) || r.kind != SIM_RANGE_MANAGED)
         return CUDA_ERROR_INVALID_VALUE;
     rc = sim_capture_unsafe();
-    return rc ? rc : sim_managed_change(&r, p, n, take, &d);
+    if (!rc)
+        rc = sim_managed_change(&r, p, n, take, &d);
+    if (!rc && d.what <= UNSET_READ_MOSTLY) {
+        struct sim_request q = {.op = SIM_MANAGED_ADVISE, .a = p, .b = n, .c = d.what == SET_READ_MOSTLY};
+        struct sim_reply reply;
+        rc = sim_call(&q, -1, &reply, NULL);
+    }
+    return rc;
 }
 
 EXPORT CUresult cuMemAdvise(CUdeviceptr p, size_t n, int what, CUdevice device)

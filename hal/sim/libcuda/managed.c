@@ -155,6 +155,20 @@ struct sim_advice sim_managed_state(const struct sim_range *r, uint64_t p, size_
 
 /* ---- allocation ---- */
 
+/* Addresses that begin with a block: the driver faults and migrates by 2 MiB. */
+static void *reserve(size_t n)
+{
+    const size_t block = 2u << 20;
+    char *p = mmap(NULL, n + block, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED)
+        return NULL;
+    size_t before = -(uintptr_t)p & (block - 1);
+    if (before)
+        munmap(p, before);
+    munmap(p + before + n, block - before);
+    return p + before;
+}
+
 static int allocate(size_t n, void **out)
 {
     struct sim_reply reply;
@@ -163,8 +177,8 @@ static int allocate(size_t n, void **out)
 
     if (n > (size_t)1 << 46)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    void *p = mmap(NULL, whole, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (p == MAP_FAILED)
+    void *p = reserve(whole);
+    if (!p)
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct sim_request q = {.op = SIM_MANAGED_ALLOC, .b = (uintptr_t)p, .c = n};
     int rc = sim_call(&q, -1, &reply, &fd);

@@ -43,6 +43,11 @@ enum sim_op {
     SIM_ACCESS,         /* a address of device memory, b numbers of other devices that have access, a bit each */
 
     SIM_MANAGED_ALLOC = 16, /* b address, c bytes; fd: the memory. Ends with SIM_FREE */
+    SIM_MANAGED_ADVISE, /* a address, b bytes, c 1 read mostly or 0 no longer */
+    SIM_TOOLS_BEGIN,    /* a queue, b entries, c control page, fd sent along: the end of a pipe, for as long as the other
+                         * is open -> a number */
+    SIM_TOOLS_EVENTS,   /* a number, c the events wanted, a bit each */
+    SIM_TOOLS_FLUSH,
 
     /* Of the resource manager. Objects are named by a client and a handle in it; the
      * result is its status, not a CUresult. */

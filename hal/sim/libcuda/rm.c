@@ -212,6 +212,8 @@ static int answer(unsigned long request, void *arg)
  * process has open: 0, and the status in the argument; or -1 and errno. */
 EXPORT int xm_sim_ioctl(int fd, unsigned long request, void *arg)
 {
+    if (sim_tools_file(fd))
+        return sim_tools_ioctl(fd, request, arg);
     if (fd < 0 || fd != __atomic_load_n(&rm_fd, __ATOMIC_ACQUIRE) || _IOC_TYPE(request) != NV_IOCTL_MAGIC) {
         errno = ENOTTY;
         return -1;

@@ -251,6 +251,11 @@ int sim_submit_behind_all(struct sim_ctx *c, struct sim_entry *e, struct sim_mar
 int sim_rm_context_begin(struct sim_ctx *c); /* CUresult */
 void sim_rm_context_end(struct sim_ctx *c);
 EXPORT int xm_sim_ioctl(int fd, unsigned long request, void *arg);
+/* Opens a file of the kernel's driver, as open(2) would: page faults are watched by the
+ * tools' one (tools.c), which is closed as any other. */
+EXPORT int xm_sim_open(const char *path);
+bool sim_tools_file(int fd);
+int sim_tools_ioctl(int fd, unsigned long request, void *arg);
 
 /* ---- stream.c ---- */
 int sim_stream_of(CUstream handle, bool ptds, struct sim_ctx **c, struct sim_stream **out);
