@@ -237,14 +237,22 @@ func (s *Scheduler) outcome() Outcome {
 		}
 		sooner(d.floors.next())
 	}
-	s.devices = slices.DeleteFunc(s.devices, func(d *device) bool { return len(d.seats) == 0 })
-	used := func(m *domain) bool {
-		return slices.ContainsFunc(s.devices, func(d *device) bool { return d.domain == m })
+	if s.emptied {
+		s.forgetEmpty()
 	}
-	s.domains = slices.DeleteFunc(s.domains, func(m *domain) bool { return len(m.parties) == 0 && !used(m) })
 	for _, m := range s.domains {
 		m.replanned = false
 		sooner(m.next)
 	}
 	return Outcome{Grants: s.grants, Next: next, Replanned: s.replanned}
+}
+
+// forgetEmpty drops devices on which nobody is any more, and what decided for them.
+func (s *Scheduler) forgetEmpty() {
+	s.emptied, s.recent = false, nil
+	s.devices = slices.DeleteFunc(s.devices, func(d *device) bool { return len(d.seats) == 0 })
+	used := func(m *domain) bool {
+		return slices.ContainsFunc(s.devices, func(d *device) bool { return d.domain == m })
+	}
+	s.domains = slices.DeleteFunc(s.domains, func(m *domain) bool { return len(m.parties) == 0 && !used(m) })
 }

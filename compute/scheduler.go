@@ -15,6 +15,8 @@ type Scheduler struct {
 	traits  Traits // of the policy
 	tasks   map[TaskID]*task
 	devices []*device // by name
+	recent  *device   // the one of them that was asked for last, or nil
+	emptied bool      // some of them has nobody left
 	domains []*domain // of the devices, by their names; under a machine policy one
 	gangs   map[string]*gang
 
@@ -129,6 +131,7 @@ func (s *Scheduler) leave(d *device, id TaskID) {
 	}
 	seat.gone = true
 	delete(d.seats, id)
+	s.emptied = s.emptied || len(d.seats) == 0
 	d.domain.seats--
 	s.part(seat)
 	if seat.task.seats--; seat.task.seats == 0 {
@@ -254,8 +257,12 @@ func (s *Scheduler) domainOf() *domain {
 }
 
 func (s *Scheduler) device(name Device) *device {
+	if d := s.recent; d != nil && d.name == name {
+		return d
+	}
 	if i, ok := s.search(name); ok {
-		return s.devices[i]
+		s.recent = s.devices[i]
+		return s.recent
 	}
 	return nil
 }

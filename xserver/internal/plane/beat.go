@@ -1,10 +1,17 @@
 package plane
 
-import "xmsched/compute"
+import (
+	"xmsched/compute"
+	"xmsched/preempt/board"
+)
 
 // beatsATurn is how many boards are gone over in one turn: some 30 us. An edge that
 // comes during a beat is answered before the next of them.
 const beatsATurn = 8
+
+// fullLook is at every how many beats sections are looked at that nobody said to have
+// claimed: a bell may have been lost, and claims may come out of their order.
+const fullLook = 8
 
 // beat moves the heartbeats on, of a few processes a turn. It also finds claims whose
 // bell was lost, and stores gate words again that were opened by lease while this
@@ -12,6 +19,7 @@ const beatsATurn = 8
 func (p *Plane) beat() {
 	if p.now >= p.nextBeat && len(p.beating) == 0 {
 		p.nextBeat = p.now + p.cfg.Heartbeat
+		p.beats++
 		p.sampleShares()
 		clear(p.beaten)
 		p.beaten = p.beaten[:0]
@@ -31,7 +39,9 @@ func (p *Plane) beat() {
 
 func (p *Plane) beatProcess(pr *process) {
 	pr.Board.BeatDaemon()
-	p.look(pr)
+	if pr.reach == 0 || !p.lookUpTo(pr, min(pr.reach+1, board.Devices)) && p.beats%fullLook == 0 {
+		p.look(pr)
+	}
 	for _, s := range pr.sections {
 		if s == nil {
 			continue

@@ -80,3 +80,35 @@ func threadTime() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
+
+// BenchmarkCrowdEdge is the part of it that is no system call: what the plane does for an
+// edge of one of 50, of so many processes with boards of their own.
+func BenchmarkCrowdEdge(b *testing.B) {
+	for _, clients := range []int{50, 256} {
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
+			p := New(Config{}, compute.HPF())
+			var sections []board.Device
+			for i := range clients {
+				a := benchAttachment(b, i)
+				_, _ = unix.Close(a.Bell), unix.Close(a.Socket)
+				p.Begin(0)
+				p.Add(a.Process)
+				p.Finish()
+				sections = append(sections, a.Board.Device(0))
+				defer a.Board.Close()
+			}
+			now, edges := time.Duration(0), 0
+			b.ReportAllocs()
+			for b.Loop() {
+				i := edges % 50
+				sections[i].SetReady(edges/50%2 == 0)
+				now += 100 * time.Microsecond
+				p.Begin(now)
+				p.Edge(ProcessID(i + 1))
+				for p.Finish() <= now { //nolint:revive // a heartbeat takes several turns
+				}
+				edges++
+			}
+		})
+	}
+}

@@ -203,7 +203,7 @@ func (p *Plane) SetAwaited(awaited bool) {
 }
 
 func (p *Plane) considerAll() {
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		p.consider(d)
 	}
 }
@@ -217,7 +217,7 @@ func (p *Plane) SetMemory(cfg Memory) error {
 	before := p.mem.cfg
 	p.mem.cfg = cfg
 	var done []*device
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		if err := p.refit(d); err != nil {
 			p.mem.cfg = before
 			for _, d := range done {
@@ -302,7 +302,7 @@ func (s *section) memoryMoves() bool { return s.mem.clearing || s.seat.mem.held 
 // nextMemory is the earliest time at which memory is to be looked at or decided on.
 func (p *Plane) nextMemory(sooner func(time.Duration)) {
 	sooner(p.mem.look)
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		sooner(d.mem.next)
 		sooner(d.mem.stops)
 	}

@@ -14,7 +14,7 @@ import (
 // scheduler has answered, as it is its timeline that counts, and before its answer is
 // carried out, so that nobody is let go for a moment whose memory is not there.
 func (p *Plane) planMemory(answered bool) {
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		m := d.mem
 		if m.planner == nil {
 			continue

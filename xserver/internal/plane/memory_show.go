@@ -120,7 +120,7 @@ func (p *Plane) DescribeMemory() (out MemoryState, managed bool) {
 	out.Mode, out.Awaits = k.cfg.Mode, k.awaits
 	k.host.look(p.processes, nil)
 	out.Host = HostState{Known: k.host.known, Limit: k.host.limit, By: k.host.by, Used: k.host.used}
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		m := d.mem
 		s := DeviceMemoryState{Device: d.id, Name: d.name, Card: k.cards[d.id].Bytes}
 		if m.planner != nil {

@@ -26,7 +26,7 @@ func (p *Plane) touch(d *device) {
 
 // touchDue touches the devices whose chooser's time has come.
 func (p *Plane) touchDue() {
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		if at := d.chooser.Next(); at != 0 && at <= p.now {
 			p.touch(d)
 		}

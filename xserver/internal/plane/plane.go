@@ -85,11 +85,13 @@ type Plane struct {
 	processes map[ProcessID]*process
 	tasks     map[compute.TaskID]*task
 	devices   map[compute.Device]*device
+	list      []*device // the same in the order in which they came: what each turn goes over
 	offers    map[compute.Device]Offer
 
 	events    []compute.Event // of this turn
 	nextSched time.Duration   // the scheduler's timer; 0 none
 	nextBeat  time.Duration
+	beats     uint64     // that have begun
 	beating   []*process // that are still to have the present beat
 	beaten    []*process // what beating is a part of; reused
 	idling    []*section // idle, not confirmed yet
@@ -248,7 +250,7 @@ func (p *Plane) edge(pr *process) {
 		p.SetStopped(pr.ID, false)
 	}
 	p.heard(pr)
-	p.look(pr)
+	p.hear(pr)
 }
 
 // Finish ends a turn: the scheduler decides, gate words are stored, and what is
@@ -320,7 +322,7 @@ func (p *Plane) onlyGates() bool {
 	if p.mem != nil {
 		return false
 	}
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		if !d.chooser.OnlyGates() {
 			return false
 		}
@@ -373,7 +375,7 @@ func (p *Plane) next() time.Duration {
 	for _, s := range p.idling {
 		at := s.idleAt
 		if p.patient(s.seat.device) {
-			at += patience
+			at = patiently(at)
 		}
 		sooner(at)
 	}
@@ -383,7 +385,7 @@ func (p *Plane) next() time.Duration {
 	if len(p.held) > 0 {
 		sooner(p.nextAck)
 	}
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		sooner(d.poll.at)
 		sooner(d.chooser.Next())
 	}
@@ -399,10 +401,14 @@ func (p *Plane) next() time.Duration {
 	return t
 }
 
-// patience is how much later a timer counts somebody idle for whom nobody waits. Every
+// patience is how much later a timer may count somebody idle for whom nobody waits. Every
 // edge counts those whose time has come, so that the timer has little to do where there
-// are many, and whoever comes to wait makes one.
-const patience = 100 * time.Microsecond
+// are many, and whoever comes to wait makes one. Such timers are due at multiples of it:
+// where edges are frequent most of them leave the timer as it stands.
+const patience = 500 * time.Microsecond
+
+// patiently is when a timer for that time may come.
+func patiently(at time.Duration) time.Duration { return (at/patience + 1) * patience }
 
 // patient says whether nobody waits for anybody on a device.
 func (p *Plane) patient(d *device) bool {

@@ -618,3 +618,31 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("%+v", seat)
 	}
 }
+
+// TestClaimsOutOfTheirOrder are found by a ring, and without one by a later heartbeat.
+func TestClaimsOutOfTheirOrder(t *testing.T) {
+	r := newRig(t)
+	g := r.guest(1, 0)
+	other := testGPU
+	other.UUID[0] ^= 0xff
+	g.board.Device(9).Claim(other)
+	g.ring()
+	if g.board.Device(9).Gate() == 0 {
+		t.Error("a section far behind the others was rung for and is not answered")
+	}
+	other.UUID[1] ^= 0xff
+	g.board.Device(14).Claim(other)
+	r.pass((fullLook + 1) * 200 * time.Millisecond)
+	if g.board.Device(14).Gate() == 0 {
+		t.Error("its claim without a ring was not found")
+	}
+	other.UUID[2] ^= 0xff
+	late := r.guest(2, 0) // has one section
+	late.board.Device(3).Claim(other)
+	late.device.SetReady(true)
+	late.ring() // one ring for both
+	r.pass((fullLook + 1) * 200 * time.Millisecond)
+	if late.board.Device(3).Gate() == 0 {
+		t.Error("a claim that came with an edge was not found")
+	}
+}

@@ -22,7 +22,7 @@ type quiet struct {
 
 // pollDevices looks at the boards of those who are in somebody's way.
 func (p *Plane) pollDevices() {
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		p.release(d)
 		if !d.needsPolling() {
 			d.poll = poll{}

@@ -13,6 +13,7 @@ import (
 type process struct {
 	Process
 	sections [board.Devices]*section // nil: not claimed
+	reach    int                     // sections up to the last that was ever claimed
 	stopped  bool                    // state T: counts as idle
 	gone     bool                    // removed
 	flood    flood
@@ -114,17 +115,34 @@ type section struct {
 }
 
 // look takes in a process's whole board: claims that came or went, and edges.
-func (p *Plane) look(pr *process) {
-	for i, s := range &pr.sections {
+func (p *Plane) look(pr *process) { p.lookUpTo(pr, board.Devices) }
+
+// hear takes in what a ring is about. Clients claim sections in their order, so that
+// those beyond the next one are looked at only if nothing else is found: each is a
+// line of memory that another processor wrote or that nobody has touched for long.
+func (p *Plane) hear(pr *process) {
+	if !p.lookUpTo(pr, min(pr.reach+1, board.Devices)) {
+		p.look(pr)
+	}
+}
+
+// lookUpTo takes in the first sections of a board, and says whether any had news.
+func (p *Plane) lookUpTo(pr *process, end int) (news bool) {
+	for i, s := range pr.sections[:end] {
 		switch present := pr.Board.Present(i); {
 		case s != nil && present:
+			edge := s.view.Edge
 			p.lookAt(s)
+			news = news || edge != s.view.Edge
 		case s != nil:
 			p.leave(s)
+			news = true
 		case present:
 			p.claim(pr, i)
+			news = true
 		}
 	}
+	return news
 }
 
 // claim takes a section into use.
@@ -136,6 +154,7 @@ func (p *Plane) claim(pr *process, index int) {
 		offer := p.offers[name]
 		d = &device{id: name, name: id.Name, offer: offer, chooser: choose.New(offer.Costs)}
 		p.devices[name] = d
+		p.list = append(p.list, d)
 		p.newDevice = true
 		if p.mem != nil {
 			p.keep(d)
@@ -163,6 +182,7 @@ func (p *Plane) claim(pr *process, index int) {
 	}
 	s := &section{process: pr, index: index, seat: st}
 	pr.sections[index] = s
+	pr.reach = max(pr.reach, index+1)
 	st.sections = append(st.sections, s)
 	if p.mem != nil {
 		s.mem = &sectionMemory{key: p.mem.newKey(), limit: pr.Limit}
@@ -213,6 +233,7 @@ func (p *Plane) leave(s *section) {
 	d := st.device
 	if d.seats = slices.DeleteFunc(d.seats, drop); len(d.seats) == 0 {
 		delete(p.devices, d.id)
+		p.list = slices.DeleteFunc(p.list, func(x *device) bool { return x == d })
 		p.touched = slices.DeleteFunc(p.touched, func(x *device) bool { return x == d })
 	}
 	p.events = append(p.events, compute.DeviceLeft{Task: st.id, Device: d.id})

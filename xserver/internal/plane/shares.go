@@ -56,7 +56,7 @@ func (p *Plane) sampleShares() {
 		return
 	}
 	p.sampledAt = p.now
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		d.shared.advance(p.now)
 		for _, st := range d.seats {
 			u := &st.use

@@ -6,7 +6,7 @@ import "slices"
 // those that keep somebody with work out, and those that are known to be stopped
 // while others are on their device.
 func (p *Plane) Suspects(list []ProcessID) []ProcessID {
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		if len(d.seats) < 2 {
 			continue
 		}

@@ -134,7 +134,7 @@ func (p *Plane) startTrace() uint64 {
 	p.trace.readers++
 	first := p.trace.next
 	p.trace.add(TraceEvent{At: p.now, Policy: p.sched.Policy().Name()})
-	for _, d := range p.devices {
+	for _, d := range p.list {
 		for _, st := range d.seats {
 			st.traced = st.trace()
 			p.noteSeat(st)
