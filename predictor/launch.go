@@ -1,0 +1,95 @@
+package predictor
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+)
+
+// MaxParams bounds the parameter bytes of a launch (the driver's limit was 4 KiB
+// until CUDA 12.1; records are cut there).
+const MaxParams = 4096
+
+// maxName and maxLayout bound what is kept of a kernel's name and parameters.
+const (
+	maxName   = 4096
+	maxLayout = 1024
+)
+
+// Hash is a 128-bit hash of code; the zero value is "unknown".
+type Hash [16]byte
+
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Key tells kernels apart from run to run.
+type Key struct {
+	Name string
+	Code Hash
+}
+
+// Param is where a parameter lies among the parameter bytes.
+type Param struct{ Offset, Bytes uint32 }
+
+// Kernel is what is known of a kernel before it is launched. Without Params every
+// word of the parameter bytes may be a value; with them padding is left out.
+type Kernel struct {
+	Key
+	Params []Param
+}
+
+// Launch is one launch of a kernel. Params are its parameter bytes, laid out by
+// offset; Maps are its tensor maps, in the order they were found: the address
+// that each was made for, and the bytes that it spans, 0 if not known.
+type Launch struct {
+	Grid, Block [3]uint32
+	Shared      uint32
+	Params      []byte
+	Maps        []Range
+}
+
+// pointer is a word of a launch that points into an allocation. The slot names
+// the word: its offset, or mapSlot plus the number of a tensor map.
+type pointer struct {
+	slot    uint16
+	address uint64
+	in      Range
+}
+
+// mapSlot is where the slots of tensor maps begin.
+const mapSlot = MaxParams
+
+// maxPointers bounds the pointers of one launch: what has more (4 KiB of nothing
+// but pointers have 512) is known by the first.
+const maxPointers = 512
+
+func (l *Launch) params() []byte { return l.Params[:min(len(l.Params), MaxParams)] }
+
+// appendPointers finds the pointers of a launch, in the order of their slots.
+func (l *Launch) appendPointers(dst []pointer, ranges *Ranges) []pointer {
+	p := l.params()
+	for at := 0; at+8 <= len(p); at += 8 {
+		word := binary.LittleEndian.Uint64(p[at:])
+		if word < ranges.low || word >= ranges.end {
+			continue
+		}
+		if in, ok := ranges.Find(word); ok {
+			dst = append(dst, pointer{uint16(at), word, in})
+		}
+	}
+	for i := range min(len(l.Maps), maxMaps) {
+		if in, ok := ranges.Find(l.Maps[i].Base); ok {
+			dst = append(dst, pointer{uint16(mapSlot + i), l.Maps[i].Base, in})
+		}
+	}
+	return dst
+}
+
+// maxMaps bounds the tensor maps of a launch.
+const maxMaps = 32
+
+// clone copies a launch, so that the caller's buffers may be used again.
+func (l *Launch) clone() Launch {
+	c := *l
+	c.Params = append([]byte(nil), l.params()...)
+	c.Maps = append([]Range(nil), l.Maps[:min(len(l.Maps), maxMaps)]...)
+	return c
+}

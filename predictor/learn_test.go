@@ -1,0 +1,122 @@
+package predictor
+
+import (
+	"math/rand/v2"
+	"testing"
+)
+
+// made is a launch and what it touches, exactly.
+type made struct {
+	launch  Launch
+	touched []Touch
+}
+
+// maker makes launches of one kernel, of random shapes.
+type maker func(w *world, r *rand.Rand) made
+
+func between(r *rand.Rand, lo, hi uint64) uint64 { return lo + r.Uint64N(hi-lo+1) }
+
+// log2ish is a number of any magnitude from lo to hi.
+func log2ish(r *rand.Rand, lo, hi uint64) uint64 {
+	for {
+		if v := between(r, 1, hi) >> r.IntN(20); v >= lo {
+			return v
+		}
+	}
+}
+
+// elementwise is PyTorch's vectorized_elementwise_kernel: N, a functor, and an
+// array of pointers.
+func elementwise(w *world, r *rand.Rand) made {
+	n := log2ish(r, 1<<8, 1<<26)
+	out, a, b := w.tensor(4*n), w.tensor(4*n), w.tensor(4*n)
+	p := new(args).u32(n).u32(0x3f800000).u64(out, a, b)
+	return made{
+		Launch{Grid: dim(ceil(n, 512), 1, 1), Block: dim(128, 1, 1), Params: p.b},
+		[]Touch{{Base: out, Bytes: 4 * n, Access: Write}, {Base: a, Bytes: 4 * n, Access: Read}, {Base: b, Bytes: 4 * n, Access: Read}},
+	}
+}
+
+// gemm is C = A*B of halves, its sizes in a struct.
+func gemm(w *world, r *rand.Rand) made {
+	m, n, k := 8*between(r, 1, 1024), 128*between(r, 1, 100), 64*between(r, 1, 128)
+	a, b, c := w.tensor(2*m*k), w.tensor(2*k*n), w.tensor(2*m*n)
+	p := new(args).u32(m, n, k, k, n, n, 0x3f800000, 0).u64(a, b, c, c).u32(1, 1, 64, 3).u64(0, 0, 0)
+	return made{
+		Launch{Grid: dim(ceil(m, 128), ceil(n, 128), 1), Block: dim(256, 1, 1), Shared: 49152, Params: p.b},
+		[]Touch{{Base: a, Bytes: 2 * m * k, Access: Read}, {Base: b, Bytes: 2 * k * n, Access: Read}, {Base: c, Bytes: 2 * m * n, Access: Write}},
+	}
+}
+
+// gridOnly has its size in the grid alone.
+func gridOnly(w *world, r *rand.Rand) made {
+	blocks := log2ish(r, 1, 1<<18)
+	a := w.tensor(4 * 256 * blocks)
+	return made{
+		Launch{Grid: dim(blocks, 1, 1), Block: dim(256, 1, 1), Params: new(args).u64(a).b},
+		[]Touch{{Base: a, Bytes: 4 * 256 * blocks, Access: Write}},
+	}
+}
+
+// train lets a model learn from a maker's launches as an agent would.
+func train(t *testing.T, m *Model, w *world, r *rand.Rand, make maker, launches int, grain uint64) int {
+	t.Helper()
+	taken := 0
+	for range launches {
+		l := make(w, r)
+		m.AppendTouches(nil, &l.launch, &w.ranges)
+		if !m.Worth(&l.launch, &w.ranges) {
+			continue
+		}
+		taken++
+		seen := l.touched
+		if grain == Block {
+			seen = blocks(seen)
+		}
+		m.Observe(&l.launch, &w.ranges, &Observation{Touched: seen, Grain: grain})
+	}
+	return taken
+}
+
+func probe(m *Model, w *world, r *rand.Rand, make maker, launches int) (Score, [Verified + 1]int) {
+	var sum Score
+	var basis [Verified + 1]int
+	for range launches {
+		l := make(w, r)
+		p, b := m.AppendTouches(nil, &l.launch, &w.ranges)
+		basis[b]++
+		s, _ := Compare(p, l.touched)
+		sum.Add(s)
+	}
+	return sum, basis
+}
+
+// promised holds a score to what the project promises of kernels that templates can
+// describe.
+func promised(t *testing.T, what string, s Score) {
+	t.Helper()
+	if fn, fp := s.Blocks.FalseNegative(), s.Blocks.FalsePositive(); fn > 0.25 || fp > 1 {
+		t.Errorf("%s: blocks: false negatives %.3f %%, false positives %.3f %%", what, fn, fp)
+	}
+	if fn, fp := s.Bytes.FalseNegative(), s.Bytes.FalsePositive(); fn > 0.25 || fp > 1 {
+		t.Errorf("%s: bytes: false negatives %.3f %%, false positives %.3f %%", what, fn, fp)
+	}
+}
+
+func TestLearnsFromBlocks(t *testing.T) {
+	for name, mk := range map[string]maker{"elementwise": elementwise, "gemm": gemm, "grid only": gridOnly} {
+		for _, pooled := range []bool{false, true} {
+			for seed := range uint64(4) {
+				w := newWorld(seed, pooled)
+				r := rand.New(rand.NewPCG(seed, 1))
+				m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: name}}, 1)
+				n := train(t, m, w, r, mk, 60, Block)
+				s, basis := probe(m, w, r, mk, 100)
+				promised(t, name, s)
+				if n > MaxObservations || basis[Verified] != 100 {
+					t.Errorf("%s: %d observations, predictions rest on %v", name, n, basis)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,355 @@
+package predictor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// bound is what one sample says of a number: from lo to hi for certain, from
+// softLo to softHi if each pointer has its memory to itself.
+type bound struct{ lo, hi, softLo, softHi uint64 }
+
+func exactly(v uint64) bound { return bound{v, v, v, v} }
+
+// scored is an expression that keeps all bounds, and how many bits it takes to
+// say it, exceptions included.
+type scored struct {
+	expr expr
+	bits float64
+}
+
+// What exceptions and rarer forms cost, in bits.
+const (
+	softBits   = 5  // a bound is kept but the memory is shared
+	freeBits   = 8  // a coefficient that no kernel is known to have
+	changeBits = 4  // N+1, or N rounded up
+	addBits    = 4  // something is added
+	maxScored  = 24 // expressions that are kept
+)
+
+// search finds the expressions that keep all bounds, the shortest first. There
+// may be none.
+func search(bounds []bound, classes []class) []scored {
+	f := finder{bounds: bounds, classes: classes, name: naming(len(classes))}
+	f.fixed()
+	f.products()
+	if !f.convincing() {
+		f.changed()
+		f.added()
+	}
+	f.pin()
+	return f.found
+}
+
+type finder struct {
+	bounds  []bound
+	classes []class
+	name    float64
+	found   []scored // by bits
+	product []uint64
+	// constLo and constHi are what is left for a constant; none if lo > hi.
+	constLo, constHi uint64
+}
+
+func (f *finder) keep(e expr, bits float64) {
+	if len(f.found) == maxScored && bits >= f.found[maxScored-1].bits {
+		return
+	}
+	i, _ := slices.BinarySearchFunc(f.found, bits, func(s scored, b float64) int {
+		if s.bits <= b {
+			return -1
+		}
+		return 1
+	})
+	f.found = slices.Insert(f.found, i, scored{e, bits})
+	f.found = f.found[:min(len(f.found), maxScored)]
+}
+
+// fixed tries one number for all: it takes the more bits the closer it is bounded.
+func (f *finder) fixed() {
+	lo, hi := uint64(0), uint64(maxExtent)
+	softLo, softHi := lo, hi
+	for _, b := range f.bounds {
+		lo, hi = max(lo, b.lo), min(hi, b.hi)
+		softLo, softHi = max(softLo, b.softLo), min(softHi, b.softHi)
+	}
+	f.constLo, f.constHi = lo, hi
+	if lo > hi {
+		return
+	}
+	bits := 2 + math.Log2(float64(hi+1)/float64(hi-lo+1))
+	if lo, hi := max(lo, softLo), min(hi, softHi); lo <= hi {
+		f.constLo, f.constHi = lo, hi
+	} else {
+		bits += softBits
+	}
+	f.keep(constant(f.constHi), bits)
+}
+
+// pin gives constants the value that the shortest product of constants has: the
+// bounds leave 2 MiB, and a weight's size is the product of its dimensions.
+func (f *finder) pin() {
+	at := slices.IndexFunc(f.found, func(s scored) bool { return s.expr.fixed() })
+	if at < 0 || f.constLo == f.constHi {
+		return
+	}
+	for i := range f.found {
+		if e := &f.found[i].expr; !e.fixed() {
+			if v, ok := f.same(e); ok && v >= f.constLo && v <= f.constHi {
+				f.found[at].expr = constant(v)
+				return
+			}
+		}
+	}
+}
+
+// same returns an expression's value if it is the same in all samples.
+func (f *finder) same(e *expr) (uint64, bool) {
+	var first uint64
+	for i := range f.bounds {
+		v := e.of(f.value(e, i))
+		if i > 0 && v != first {
+			return 0, false
+		}
+		first = v
+	}
+	return first, true
+}
+
+// value is the product of an expression's factors in a sample.
+func (f *finder) value(e *expr, sample int) uint64 {
+	p := uint64(1)
+	for _, s := range e.factor[:e.n] {
+		plainSource := s
+		plainSource.change = plain
+		for i := range f.classes {
+			if f.classes[i].source == plainSource {
+				p = product(p, s.change.apply(f.classes[i].values[sample]))
+				break
+			}
+		}
+	}
+	return p
+}
+
+// convincing says whether there is an expression in natural terms.
+func (f *finder) convincing() bool {
+	return len(f.found) > 0 && f.found[0].bits < 3*f.name+2*freeBits
+}
+
+func (f *finder) products() {
+	ones := make([]uint64, len(f.bounds))
+	for i := range ones {
+		ones[i] = 1
+	}
+	one := make([]uint64, len(f.bounds))
+	two := make([]uint64, len(f.bounds))
+	three := make([]uint64, len(f.bounds))
+	for i := range f.classes {
+		a := &f.classes[i]
+		times(one, ones, a.values)
+		f.try(one, a)
+		if i >= maxPairs {
+			continue
+		}
+		for j := i; j < min(len(f.classes), maxPairs); j++ {
+			b := &f.classes[j]
+			if !times(two, one, b.values) {
+				continue
+			}
+			f.try(two, a, b)
+			if j >= maxTriples {
+				continue
+			}
+			for k := j; k < min(len(f.classes), maxTriples); k++ {
+				if times(three, two, f.classes[k].values) {
+					f.try(three, a, b, &f.classes[k])
+				}
+			}
+		}
+	}
+}
+
+// times multiplies, and says whether the products are still numbers of bytes.
+func times(dst, a, b []uint64) bool {
+	var most uint64
+	for i := range dst {
+		dst[i] = product(a[i], b[i])
+		most = max(most, dst[i])
+	}
+	return most <= 8*maxExtent
+}
+
+// try looks for the best coefficient of a product.
+func (f *finder) try(p []uint64, factors ...*class) {
+	lo, hi := 0.0, math.Inf(1)
+	for i := range f.bounds {
+		b := &f.bounds[i]
+		if p[i] == 0 {
+			if b.lo > 0 {
+				return
+			}
+			continue
+		}
+		v := float64(p[i])
+		lo, hi = max(lo, float64(b.lo)/v), min(hi, float64(b.hi)/v)
+		if lo > hi*(1+1e-12) {
+			return
+		}
+	}
+	if hi == 0 || math.IsInf(hi, 1) {
+		return
+	}
+	bits := 0.0
+	for _, c := range factors {
+		bits += f.name + c.bits
+	}
+	if len(f.found) == maxScored && bits >= f.found[maxScored-1].bits {
+		return
+	}
+	e := expr{n: uint8(len(factors)), den: 1}
+	for i, c := range factors {
+		e.factor[i] = c.source
+	}
+	f.coefficient(e, p, lo, hi, bits)
+}
+
+func (f *finder) coefficient(e expr, p []uint64, lo, hi, bits float64) {
+	if n := simplest(lo*(1-1e-12), hi*(1+1e-12)); n != nil {
+		e.num, e.den = n.num, n.den
+		f.check(e, p, bits+n.bits)
+		// Where memory is shared the next likely one may fit better.
+		if softLo, softHi := f.soft(p); softLo > n.value || softHi < n.value {
+			if n := simplest(max(lo, softLo)*(1-1e-12), min(hi, softHi)*(1+1e-12)); n != nil {
+				e.num, e.den = n.num, n.den
+				f.check(e, p, bits+n.bits)
+			}
+		}
+		return
+	}
+	if e.n > 2 || hi < 1 || lo > 1<<31 {
+		return
+	}
+	from, to := uint64(math.Ceil(lo*(1-1e-12))), uint64(min(hi, 1<<31))
+	if from == 0 || from > to {
+		return
+	}
+	e.num = uint32(roundest(from, to))
+	f.check(e, p, bits+freeBits+math.Log2(hi/(hi-lo+1e-9)))
+}
+
+// soft is what the soft bounds leave for a coefficient.
+func (f *finder) soft(p []uint64) (lo, hi float64) {
+	lo, hi = 0, math.Inf(1)
+	for i, b := range f.bounds {
+		if p[i] > 0 {
+			lo, hi = max(lo, float64(b.softLo)/float64(p[i])), min(hi, float64(b.softHi)/float64(p[i]))
+		}
+	}
+	return lo, hi
+}
+
+// check keeps an expression if it keeps all bounds.
+func (f *finder) check(e expr, p []uint64, bits float64) {
+	for i, b := range f.bounds {
+		v := e.of(p[i])
+		if v < b.lo || v > b.hi {
+			return
+		}
+		if v < b.softLo || v > b.softHi {
+			bits += softBits
+		}
+	}
+	f.keep(e, bits)
+}
+
+// changed tries products of one or two in which one value is a neighbour's, or
+// rounded up.
+func (f *finder) changed() {
+	one := make([]uint64, len(f.bounds))
+	two := make([]uint64, len(f.bounds))
+	few := f.classes[:min(len(f.classes), maxTriples)]
+	for i := range few {
+		for c := plain + 1; c < changeEnd; c++ {
+			a := few[i]
+			a.source.change, a.bits = c, a.bits+changeBits
+			for k, v := range few[i].values {
+				one[k] = c.apply(v)
+			}
+			f.try(one, &a)
+			for j := range few {
+				if times(two, one, few[j].values) {
+					f.try(two, &a, &few[j])
+				}
+			}
+		}
+	}
+}
+
+// added tries products of one or two with something added.
+func (f *finder) added() {
+	few := f.classes[:min(len(f.classes), maxTriples)]
+	two := make([]uint64, len(f.bounds))
+	for i := range few {
+		f.tryAdded(few[i].values, &few[i])
+		for j := i; j < len(few); j++ {
+			if times(two, few[i].values, few[j].values) {
+				f.tryAdded(two, &few[i], &few[j])
+			}
+		}
+	}
+}
+
+func (f *finder) tryAdded(p []uint64, factors ...*class) {
+	// The two samples that are furthest apart bound the slope best.
+	least, most := 0, 0
+	for i := range p {
+		if p[i] < p[least] {
+			least = i
+		}
+		if p[i] > p[most] {
+			most = i
+		}
+	}
+	if p[least] == p[most] {
+		return
+	}
+	run := float64(p[most] - p[least])
+	lo := (float64(f.bounds[most].lo) - float64(f.bounds[least].hi)) / run
+	hi := (float64(f.bounds[most].hi) - float64(f.bounds[least].lo)) / run
+	n := simplest(max(lo*(1-1e-12), 1.0/16), hi*(1+1e-12))
+	if n == nil {
+		return
+	}
+	e := expr{num: n.num, den: n.den, n: uint8(len(factors))}
+	bits := n.bits + addBits
+	for i, c := range factors {
+		e.factor[i] = c.source
+		bits += f.name + c.bits
+	}
+	from, to := int64(-maxExtent), int64(maxExtent)
+	for i, b := range f.bounds {
+		v := int64(e.of(p[i]))
+		from, to = max(from, int64(b.lo)-v), min(to, int64(b.hi)-v)
+	}
+	if from > to {
+		return
+	}
+	switch {
+	case from > 0:
+		e.add = int64(roundest(uint64(from), uint64(to)))
+	case to < 0:
+		e.add = -int64(roundest(uint64(-to), uint64(-from)))
+	}
+	magnitude := math.Abs(float64(e.add))
+	f.check(e, p, bits+math.Log2(1+magnitude/float64(to-from+1)))
+}
+
+// cheapest returns the fewest bits of a list; infinite for none.
+func cheapest(list []scored) float64 {
+	if len(list) == 0 {
+		return math.Inf(1)
+	}
+	return slices.MinFunc(list, func(a, b scored) int { return cmp.Compare(a.bits, b.bits) }).bits
+}

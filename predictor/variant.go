@@ -1,0 +1,321 @@
+package predictor
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// variant is one behaviour of a kernel: either its templates, or a value that
+// tells further variants apart.
+type variant struct {
+	slots []slot // by slot
+	// verified counts the observations that were predicted right before anything
+	// was fitted to them.
+	verified uint32
+	samples  []*sample
+	whole    bool // the templates explain all samples
+
+	branches []branch // by value; then there are no slots
+	by       source
+}
+
+type branch struct {
+	value uint64
+	to    *variant
+}
+
+// slot is a pointer's template, and those that explain the samples nearly as
+// well: where they disagree, a launch is worth looking at.
+type slot struct {
+	at     uint16
+	in     template
+	rivals []template
+}
+
+// Limits of a model.
+const (
+	// MaxObservations is how many observations one variant is learnt from.
+	MaxObservations = 8
+	maxSamples      = 64 // of all variants
+	maxDepth        = 2
+	maxBranches     = 4
+	maxRivals       = 4
+	maxSplits       = 16 // values that are tried
+	rivalBits       = 10 // how much longer a rival is
+)
+
+// of returns the variant of a launch; nil if it is none of those that are known.
+func (v *variant) of(l *Launch, pointers []pointer, sign func() uint64) *variant {
+	for v != nil && v.branches != nil {
+		v = v.branch(v.by.tell(l, pointers, sign))
+	}
+	return v
+}
+
+func (v *variant) branch(value uint64) *variant {
+	for i := range v.branches {
+		if v.branches[i].value == value {
+			return v.branches[i].to
+		}
+	}
+	return nil
+}
+
+// tell returns the value that tells variants apart.
+func (s source) tell(l *Launch, pointers []pointer, sign func() uint64) uint64 {
+	switch s.kind {
+	case isPointer:
+		for i := range pointers {
+			if pointers[i].slot == s.at {
+				return 1
+			}
+		}
+		return 0
+	case signature:
+		return sign()
+	}
+	return s.read(l, 0)
+}
+
+// leaves calls yield with every variant that has templates.
+func (v *variant) leaves(yield func(*variant)) {
+	if v == nil {
+		return
+	}
+	if v.branches == nil {
+		yield(v)
+	}
+	for i := range v.branches {
+		v.branches[i].to.leaves(yield)
+	}
+}
+
+// grow fits a variant to samples, and splits it where one set of templates does
+// not explain them all.
+func grow(l *layout, samples []*sample, depth int) (*variant, fitted) {
+	f := fitter{layout: l, samples: samples}
+	f.collect()
+	all := f.fit()
+	if all.whole() || len(samples) < 3 || depth == maxDepth {
+		return f.leaf(&all), all
+	}
+	best, bits := f.split(depth, all.bits)
+	if best == nil {
+		best, bits = f.remember(all.bits)
+	}
+	if best != nil {
+		return best, fitted{bits: bits}
+	}
+	return f.leaf(&all), all
+}
+
+// partition is samples told apart by a value.
+type partition struct {
+	by     source
+	values []uint64
+	parts  [][]*sample
+}
+
+// split looks for the value that tells apart what behaves differently: the parts
+// together must be said in fewer bits.
+func (f *fitter) split(depth int, bits float64) (*variant, float64) {
+	partitions := f.partitions()
+	cost := math.Log2(float64(len(partitions)+1)) + 4
+	var best *variant
+	for _, p := range partitions {
+		v := &variant{by: p.by}
+		sum := cost
+		for i, part := range p.parts {
+			child, fit := grow(f.layout, part, maxDepth)
+			sum += fit.bits + 2
+			v.branches = append(v.branches, branch{p.values[i], child})
+			if sum >= bits {
+				break
+			}
+		}
+		if sum < bits {
+			best, bits = v, sum
+		}
+	}
+	if best == nil {
+		return nil, bits
+	}
+	return f.deepen(best, depth), bits
+}
+
+// deepen splits further what is still not explained.
+func (f *fitter) deepen(v *variant, depth int) *variant {
+	for i := range v.branches {
+		if to := v.branches[i].to; !to.whole {
+			v.branches[i].to, _ = grow(f.layout, to.samples, depth+1)
+		}
+	}
+	return v
+}
+
+// partitions are the ways in which values of few kinds tell the samples apart,
+// those with the fewest parts first; a way that several values share is there once.
+func (f *fitter) partitions() []partition {
+	var list []partition
+	seen := make(map[uint64]bool)
+	try := func(s source) {
+		p, h, ok := f.partition(s)
+		if ok && !seen[h] {
+			seen[h] = true
+			list = append(list, p)
+		}
+	}
+	for _, slot := range f.slots {
+		try(source{kind: isPointer, at: slot})
+	}
+	n := MaxParams
+	for _, s := range f.samples {
+		n = min(n, len(s.launch.Params))
+	}
+	f.layout.words(n, f.isPointer, try)
+	for _, d := range dims {
+		try(d)
+	}
+	slices.SortStableFunc(list, func(a, b partition) int { return cmp.Compare(len(a.parts), len(b.parts)) })
+	return list[:min(len(list), maxSplits)]
+}
+
+func (f *fitter) partition(s source) (p partition, h uint64, ok bool) {
+	p.by = s
+	for i, sample := range f.samples {
+		v := s.tell(&sample.launch, f.pointers[i], func() uint64 { return sample.sign })
+		at, found := slices.BinarySearch(p.values, v)
+		if !found {
+			if len(p.values) == maxBranches {
+				return p, 0, false
+			}
+			p.values = slices.Insert(p.values, at, v)
+		}
+	}
+	n := len(p.values)
+	if n < 2 || n > max(2, len(f.samples)/2) {
+		return p, 0, false
+	}
+	p.parts = make([][]*sample, n)
+	names := make(map[uint64]uint64) // so that equal partitions have equal hashes
+	for i, sample := range f.samples {
+		v := s.tell(&sample.launch, f.pointers[i], func() uint64 { return sample.sign })
+		at, _ := slices.BinarySearch(p.values, v)
+		p.parts[at] = append(p.parts[at], sample)
+		if _, ok := names[v]; !ok {
+			names[v] = uint64(len(names))
+		}
+		h = mix(h, names[v])
+	}
+	return p, h, true
+}
+
+// remember is the last resort: launches whose values are all the same do the same,
+// though no formula says what. It needs one pair of launches that shows it.
+func (f *fitter) remember(bits float64) (*variant, float64) {
+	v := &variant{by: source{kind: signature}}
+	groups := make(map[uint64][]*sample)
+	for _, s := range f.samples {
+		if groups[s.sign] == nil {
+			v.branches = append(v.branches, branch{value: s.sign})
+		}
+		groups[s.sign] = append(groups[s.sign], s)
+	}
+	slices.SortFunc(v.branches, func(a, b branch) int { return cmp.Compare(a.value, b.value) })
+	shown := false
+	sum := 0.0
+	for i := range v.branches {
+		group := groups[v.branches[i].value]
+		child, fit := grow(f.layout, group, maxDepth)
+		v.branches[i].to = child
+		shown = shown || len(group) > 1 && child.whole
+		if len(group) > 1 && !child.whole {
+			return nil, bits // the same values, and not the same memory
+		}
+		sum += fit.bits
+	}
+	if !shown || len(v.branches) == 1 {
+		return nil, bits
+	}
+	return v, sum
+}
+
+// leaf makes a variant of what was fitted.
+func (f *fitter) leaf(out *fitted) *variant {
+	v := &variant{samples: f.samples, whole: out.whole()}
+	access := f.access(out)
+	for i := range out.slots {
+		s := &out.slots[i]
+		n := slot{at: s.slot, in: *s.template()}
+		n.in.access = access[i]
+		for c, other := range s.candidates {
+			if c == s.chosen || len(n.rivals) == maxRivals {
+				continue
+			}
+			if other.bits <= s.candidates[s.chosen].bits+rivalBits {
+				n.rivals = append(n.rivals, other.template)
+			}
+		}
+		v.slots = append(v.slots, n)
+	}
+	return v
+}
+
+// access works out how each pointer's memory is used: what its template alone
+// explains shows it. Where nothing does it may be either.
+func (f *fitter) access(out *fitted) []Access {
+	list := make([]Access, len(out.slots))
+	for i, s := range f.samples {
+		type owned struct {
+			span
+			slot int
+		}
+		var all []owned
+		at := 0
+		for k := range f.pointers[i] {
+			p := &f.pointers[i][k]
+			for out.slots[at].slot != p.slot {
+				at++
+			}
+			touch, ok := out.slots[at].template().touch(&s.launch, p)
+			if !ok {
+				continue
+			}
+			spans, ok := appendSpans(nil, []Touch{touch}, s.grain)
+			if !ok {
+				continue
+			}
+			for _, sp := range spans {
+				all = append(all, owned{sp, at})
+			}
+		}
+		slices.SortFunc(all, func(a, b owned) int { return cmp.Compare(a.base, b.base) })
+		// A sweep over the touched stretches: the owners that reach into each.
+		from := 0
+		for _, t := range s.touched {
+			for from < len(all) && all[from].end <= t.base {
+				from++
+			}
+			for j := from; j < len(all) && all[j].base < t.end; j++ {
+				o := all[j]
+				alone := o.end > t.base
+				for k := from; k < len(all) && all[k].base < min(o.end, t.end); k++ {
+					if k != j && all[k].slot != o.slot && all[k].end > max(o.base, t.base) {
+						alone = false
+						break
+					}
+				}
+				if alone {
+					list[o.slot] |= t.access
+				}
+			}
+		}
+	}
+	for i := range list {
+		if list[i] == 0 {
+			list[i] = Either
+		}
+	}
+	return list
+}
