@@ -23,7 +23,7 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	if v == nil {
 		return true
 	}
-	if len(v.samples) >= MaxObservations {
+	if v.observed >= MaxObservations {
 		return false
 	}
 	sign, same := m.layout.sign(l, m.pointers), 0
@@ -35,6 +35,8 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	switch {
 	case same >= 2:
 		return false // a third time shows nothing new
+	case v.bare():
+		return v.verified < 2
 	case len(v.samples) < 2:
 		return true
 	case !v.whole && len(v.samples) >= 4:
@@ -138,7 +140,7 @@ func (m *Model) judge(l *Launch, pointers []pointer, o *Observation) Outcome {
 	predicted, basis := m.append(nil, l, pointers)
 	out := Outcome{Basis: basis}
 	var ok bool
-	if o.Grain < Block {
+	if o.Grain <= 1 {
 		out.Score, ok = Compare(predicted, o.Touched)
 	} else {
 		out.Score, ok = CompareBlocks(predicted, o.Touched, o.Watched)
@@ -175,6 +177,10 @@ func (m *Model) learn(s *sample, pointers []pointer, out *Outcome) {
 		verified = before.verified + 1
 		m.stats.Verified++
 	}
+	if m.bare() {
+		m.amend(s, pointers, before, verified)
+		return
+	}
 	m.keep(s)
 	old := m.root
 	m.root, _ = grow(&m.layout, m.samples, 0)
@@ -185,6 +191,45 @@ func (m *Model) learn(s *sample, pointers []pointer, out *Outcome) {
 		return
 	}
 	m.carry(old, before, verified)
+}
+
+// bare says whether a variant's templates came without the samples behind them.
+func (v *variant) bare() bool { return int(v.observed) > len(v.samples) }
+
+func (m *Model) bare() bool {
+	bare := false
+	m.root.leaves(func(v *variant) { bare = bare || v.bare() })
+	return bare
+}
+
+// amend learns where templates came without samples: all cannot be fitted again,
+// so only the variant that the new sample belongs to is.
+func (m *Model) amend(s *sample, pointers []pointer, v *variant, verified uint32) {
+	m.keep(s)
+	if v == nil {
+		at := m.root
+		for at != nil && at.branches != nil {
+			value := at.by.tell(&s.launch, pointers, func() uint64 { return s.sign })
+			next := at.branch(value)
+			if next == nil {
+				if len(at.branches) < maxSamples {
+					leaf, _ := grow(&m.layout, []*sample{s}, maxDepth)
+					at.branches = append(at.branches, branch{value, leaf})
+				}
+				return
+			}
+			at = next
+		}
+		return
+	}
+	if verified > 0 {
+		v.verified = verified
+		v.observed++
+		v.samples = append(v.samples, s)
+		return
+	}
+	leaf, _ := grow(&m.layout, append(v.samples, s), maxDepth)
+	*v = *leaf
 }
 
 // rest leaves a kernel alone for a while, the longer the oftener.

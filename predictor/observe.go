@@ -6,8 +6,8 @@ import (
 
 // Observation is what one launch was seen to touch.
 type Observation struct {
-	// Touched are the stretches, widened to multiples of Grain: Block for fault
-	// feedback, 1 for exact bytes (a closed form).
+	// Touched are the stretches. Grain is how well they are known: 1 for exact bytes
+	// (a closed form), Block for fault feedback; what is between is taken as Block.
 	Touched []Touch
 	Grain   uint64
 	// Watched is where a touch would have been seen; nil means everywhere. A
@@ -41,10 +41,13 @@ const maxStrays = 16
 
 // newSample takes an observation in. It returns false if it says nothing.
 func newSample(l *Launch, pointers []pointer, ranges *Ranges, o *Observation) (*sample, bool) {
-	s := &sample{launch: l.clone(), grain: max(o.Grain, 1), lossy: o.Lossy}
+	s := &sample{launch: l.clone(), grain: Block, lossy: o.Lossy}
+	if o.Grain <= 1 {
+		s.grain = 1
+	}
 	var ok bool
 	if s.touched, ok = s.spans(o.Touched, s.grain); !ok || len(s.touched) > maxSampleSpans {
-		s.grain = max(s.grain, Block)
+		s.grain = Block
 		if s.touched, ok = s.spans(o.Touched, s.grain); !ok || len(s.touched) > maxSampleSpans {
 			return nil, false
 		}

@@ -5,6 +5,9 @@ import (
 	"slices"
 )
 
+// maxAddress bounds the addresses of devices (57 bits on current ones).
+const maxAddress = 1 << 60
+
 // Range is a stretch of addresses: an allocation as a rule.
 type Range struct{ Base, Bytes uint64 }
 
@@ -24,10 +27,10 @@ type Ranges struct {
 func (r *Ranges) Len() int { return len(r.list) }
 
 // Add takes a range in. What it overlaps was freed without our seeing it, and
-// goes. A range that is empty, or that passes the end of the address space, is
+// goes. A range that is empty, or beyond the addresses that devices have, is
 // ignored: it came from a record.
 func (r *Ranges) Add(a Range) {
-	if a.Bytes == 0 || a.End() < a.Base {
+	if a.Bytes == 0 || a.End() < a.Base || a.End() > maxAddress {
 		return
 	}
 	from := r.search(a.Base)

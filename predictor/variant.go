@@ -13,6 +13,9 @@ type variant struct {
 	// verified counts the observations that were predicted right before anything
 	// was fitted to them.
 	verified uint32
+	// observed counts the observations that it was learnt from; samples are those
+	// that are kept: none where the templates were imported.
+	observed uint32
 	samples  []*sample
 	whole    bool // the templates explain all samples
 
@@ -243,7 +246,7 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 
 // leaf makes a variant of what was fitted.
 func (f *fitter) leaf(out *fitted) *variant {
-	v := &variant{samples: f.samples, whole: out.whole()}
+	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole()}
 	access := f.access(out)
 	for i := range out.slots {
 		s := &out.slots[i]
