@@ -47,6 +47,7 @@ type Lab struct {
 	simSocket       string // of the simulated device; empty on a real one
 	iterationsPerUS float64
 	fullPerUS       float64 // the same of each thread of a kernel that fills the device
+	linkRates       linkRates
 }
 
 // Open finds a device: the real one when its driver answers, else the simulated
@@ -185,7 +186,10 @@ func endListener(path string) {
 func (l *Lab) RunDir() string { return filepath.Join(l.dir, "run") }
 
 // Daemon starts the lab's own daemon if it does not run yet.
-func (l *Lab) Daemon(ctx context.Context) error {
+func (l *Lab) Daemon(ctx context.Context) error { return l.startDaemon(ctx) }
+
+// startDaemon is Daemon with further arguments for one that is started.
+func (l *Lab) startDaemon(ctx context.Context, more ...string) error {
 	if l.daemon != nil {
 		return nil
 	}
@@ -200,6 +204,7 @@ func (l *Lab) Daemon(ctx context.Context) error {
 	if l.Facts.Simulated {
 		args = append(args, "--sim")
 	}
+	args = append(args, more...)
 	d, err := Start(Spec{Name: "xserver", Path: path, Args: args, Env: l.scheduledEnv()})
 	if err != nil {
 		return err

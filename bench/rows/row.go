@@ -106,7 +106,7 @@ func (m *Metrics) UnmarshalJSON(b []byte) error {
 
 // Units are the endings that a metric's name may have.
 func Units() []string {
-	return []string{"ns", "us", "ms", "s", "pct", "ratio", "bytes", "count"}
+	return []string{"ns", "us", "ms", "s", "pct", "ratio", "bytes", "gib", "count"}
 }
 
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)

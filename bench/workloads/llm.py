@@ -2,15 +2,16 @@
 
 The latency-critical half of the pytorch row, as a program that knows nothing of xmsched. One JSON
 object a line on stdout: {"event": "warm"}, then it waits for a line on stdin (end of file: it ends),
-decodes for --seconds and prints {"event": "result", ...}. Greedy decoding of one fixed prompt from
-fixed seeds: every run must print the same tokens, whatever else the card does. Times are in seconds
-of CLOCK_MONOTONIC, so that they compare with other processes'.
+decodes for --seconds, or until the end of stdin, and prints {"event": "result", ...}. Greedy decoding
+of one fixed prompt from fixed seeds: every run must print the same tokens, whatever else the card does.
+Times are in seconds of CLOCK_MONOTONIC, so that they compare with other processes'.
 """
 
 import argparse
 import json
 import os
 import sys
+import threading
 import time
 
 # Before the first CUDA call: lets cuBLAS keep one order of summation.
@@ -22,6 +23,19 @@ from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
 
 def say(**event):
     print(json.dumps(event), flush=True)
+
+
+def told_to_end():
+    """An event that is set at the end of stdin, which cuts the measured part short."""
+    ended = threading.Event()
+
+    def watch():
+        while os.read(0, 4096):  # not by sys.stdin, whose lock a thread must not hold at exit
+            pass
+        ended.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
 
 
 def arguments():
@@ -82,19 +96,23 @@ def main():
         say(event="warm")
         if not sys.stdin.readline():
             return
-        latency, differing = [], 0
+        end = told_to_end()
+        latency, token_ends, differing = [], [], 0
         began = time.monotonic()
         until, said = began + args.seconds, began
-        while time.monotonic() < until:
+        while time.monotonic() < until and not end.is_set():
             for i, (token, ms) in enumerate(sequence(model, prompt, args.tokens, until)):
                 latency.append(ms)
+                token_ends.append(time.monotonic())
                 differing += token != reference[i]
+                if end.is_set():
+                    break
             if time.monotonic() - said >= 1:
                 said = time.monotonic()
                 say(event="progress", count=len(latency), at_s=said)
         ended = time.monotonic()
     memory = torch.cuda.max_memory_allocated() if args.device.startswith("cuda") else 0
-    say(event="result", began_s=began, ended_s=ended, latency_ms=latency, tokens=reference,
+    say(event="result", began_s=began, ended_s=ended, latency_ms=latency, token_ends_s=token_ends, tokens=reference,
         differing=differing, memory_bytes=memory)
 
 

@@ -16,9 +16,18 @@ type managedMemory struct {
 	prefetch cuda.Proc
 }
 
-func newManagedMemory(g *gpu) (*managedMemory, error) {
+// newManagedMemory is for a program that takes so many bytes of it, of those that all
+// programs of the run take together. More than a card has free can hang the card for
+// everybody, so this keeps to half: of the card, and of what is free now.
+func newManagedMemory(g *gpu, own, together uint64) (*managedMemory, error) {
+	free, total, err := g.driver.MemInfo()
+	if err != nil {
+		return nil, err
+	}
+	if max(own, together) > total/2 || own > free/2 {
+		return nil, fmt.Errorf("%d bytes of managed memory, %d in all programs, on a device with %d, %d of them free: more than half is not used", own, together, total, free)
+	}
 	m := &managedMemory{gpu: g}
-	var err error
 	if m.alloc, err = g.driver.Proc("cuMemAllocManaged"); err != nil {
 		return nil, err
 	}

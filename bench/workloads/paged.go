@@ -8,9 +8,6 @@ import (
 // told that its gate is open, piece by piece, and while it is closed sends as many of
 // its pieces to the host as it is told to, those that it used longest ago. Faults
 // bring them back. So a card without room for all programs is played on one with.
-//
-// All programs together must take far less than the card has free: more can hang it
-// for everybody. That is the parent's to see to.
 func RunPaged(st Steering, say *Speaker, t Touch) error {
 	if err := t.Validate(); err != nil {
 		return err
@@ -20,7 +17,7 @@ func RunPaged(st Steering, say *Speaker, t Touch) error {
 		return err
 	}
 	defer g.close()
-	managed, err := newManagedMemory(g)
+	managed, err := newManagedMemory(g, t.Bytes, t.Together)
 	if err != nil {
 		return err
 	}

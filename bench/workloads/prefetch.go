@@ -10,11 +10,13 @@ import (
 
 // Prefetch is a program of managed memory that the driver is told to send to the
 // host, or to the device, each time that it is told so: what the driver itself makes
-// of a swap. The memory must be far less than the card has free.
+// of a swap.
 type Prefetch struct {
 	Bytes uint64
 	Out   bool // to the host; else to the device
 	Piece uint64
+	// Together is what all such programs of the run have.
+	Together uint64
 }
 
 // Validate says what is wrong with the settings.
@@ -36,7 +38,7 @@ func RunPrefetch(st Steering, say *Speaker, p Prefetch) error {
 		return err
 	}
 	defer g.close()
-	m, err := newManagedMemory(g)
+	m, err := newManagedMemory(g, p.Bytes, p.Together)
 	if err != nil {
 		return err
 	}

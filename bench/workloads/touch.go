@@ -27,6 +27,8 @@ type Touch struct {
 	// Burst is the number of such steps between two pauses; 0: no pauses.
 	Burst int
 	Pause time.Duration
+	// Together is what all paged programs of the run have.
+	Together uint64
 }
 
 // Bounds of the settings.

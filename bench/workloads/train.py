@@ -2,15 +2,17 @@
 
 The background half of the pytorch row, as a program that knows nothing of xmsched. One JSON object
 a line on stdout: {"event": "warm"} after the warm-up steps, then it waits for a line on stdin (end
-of file: it ends), trains for --seconds and at least until --losses losses are known, and prints
-{"event": "result", ...}. Fixed seeds and fixed data: every run must print the same losses, whatever
-else the card does. Times are in seconds of CLOCK_MONOTONIC, so that they compare with other processes'.
+of file: it ends), trains for --seconds, or until the end of stdin, and at least until --losses losses
+are known, and prints {"event": "result", ...}. Fixed seeds and fixed data: every run must print the same
+losses, whatever else the card does. Times are in seconds of CLOCK_MONOTONIC, so that they compare with
+other processes'.
 """
 
 import argparse
 import json
 import os
 import sys
+import threading
 import time
 
 # Before the first CUDA call: lets cuBLAS keep one order of summation.
@@ -22,6 +24,19 @@ import torchvision  # noqa: E402
 
 def say(**event):
     print(json.dumps(event), flush=True)
+
+
+def told_to_end():
+    """An event that is set at the end of stdin, which cuts the measured part short."""
+    ended = threading.Event()
+
+    def watch():
+        while os.read(0, 4096):  # not by sys.stdin, whose lock a thread must not hold at exit
+            pass
+        ended.set()
+
+    threading.Thread(target=watch, daemon=True).start()
+    return ended
 
 
 def arguments():
@@ -69,9 +84,10 @@ def main():
     say(event="warm")
     if not sys.stdin.readline():
         return
+    end = told_to_end()
     step_ends = []
     began = said = time.monotonic()
-    while time.monotonic() - began < args.seconds or len(losses) < args.losses:
+    while (time.monotonic() - began < args.seconds and not end.is_set()) or len(losses) < args.losses:
         losses.append(trainer.step())
         step_ends.append(time.monotonic())
         if step_ends[-1] - said >= 1:

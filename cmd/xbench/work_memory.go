@@ -32,6 +32,7 @@ func workTouch() *cobra.Command {
 	f.DurationVar(&t.Period, "period", 0, "release a step so often")
 	f.IntVar(&t.Burst, "burst", 0, "steps between two pauses")
 	f.DurationVar(&t.Pause, "pause", 0, "length of a pause")
+	f.Uint64Var(&t.Together, "together", 0, "bytes of all paged programs")
 	f.BoolVar(&paged, "paged", false, "managed memory, in turns that the parent gives")
 	return cmd
 }
@@ -60,6 +61,7 @@ func workPrefetch() *cobra.Command {
 	f := cmd.Flags()
 	f.Uint64Var(&p.Bytes, "bytes", 256<<20, "that move")
 	f.Uint64Var(&p.Piece, "piece", 1<<30, "bytes of a call")
+	f.Uint64Var(&p.Together, "together", 0, "bytes of all such programs")
 	f.BoolVar(&p.Out, "out", false, "to the host instead of to the device")
 	return cmd
 }
