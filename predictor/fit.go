@@ -1,6 +1,7 @@
 package predictor
 
 import (
+	"cmp"
 	"slices"
 )
 
@@ -8,6 +9,7 @@ import (
 type candidate struct {
 	template template
 	bits     float64
+	said     float64 // how many of the bits say the expression
 }
 
 // slotFit is what was found for one pointer.
@@ -71,7 +73,7 @@ func (f *fitter) collect() {
 		}
 	}
 	slices.Sort(f.slots)
-	f.classes = gather(f.layout, f.samples, f.isPointer)
+	f.classes = classesOf(f.layout, f.samples, f.isPointer)
 }
 
 // isPointer says whether a word of the parameters was a pointer in any sample.
@@ -91,9 +93,13 @@ func (f *fitter) isPointer(at uint16) bool {
 
 func (f *fitter) fit() fitted {
 	var out fitted
+	twins := f.twins()
 	for _, slot := range f.slots {
-		out.slots = append(out.slots, slotFit{slot: slot, candidates: f.slot(f.views[slot])})
+		if _, twin := twins[slot]; !twin {
+			out.slots = append(out.slots, slotFit{slot: slot, candidates: f.slot(f.views[slot])})
+		}
 	}
+	out.share()
 	f.join(&out)
 	for i := range out.slots {
 		s := &out.slots[i]
@@ -105,7 +111,65 @@ func (f *fitter) fit() fitted {
 		out.bits += s.candidates[s.chosen].bits
 	}
 	out.bits += float64(out.open) * openBits
+	for _, slot := range f.slots {
+		if other, twin := twins[slot]; twin {
+			s := *out.slot(other)
+			s.slot = slot
+			out.slots = append(out.slots, s)
+		}
+	}
+	slices.SortFunc(out.slots, func(a, b slotFit) int { return cmp.Compare(a.slot, b.slot) })
 	return out
+}
+
+// twins are the slots whose pointers were the same as another's in all samples, as
+// a matrix that is read and written: what goes for one goes for the other.
+func (f *fitter) twins() map[uint16]uint16 {
+	twins := make(map[uint16]uint16)
+	first := make(map[uint64]uint16) // by what the pointers were in all samples
+	for _, slot := range f.slots {
+		h := uint64(0)
+		for _, v := range f.views[slot] {
+			h = mix(mix(h, uint64(v.sample)), v.at.address)
+		}
+		if other, ok := first[h]; ok {
+			twins[slot] = other
+		} else {
+			first[h] = slot
+		}
+	}
+	return twins
+}
+
+// sharedBits is what an expression costs that another pointer has already.
+const sharedBits = 2.5
+
+// share lets pointers have the expression of another for less: those of one
+// kernel are of one size as a rule, and some samples say little of some pointer.
+func (f *fitted) share() {
+	had := make(map[expr]int)
+	for i := range f.slots {
+		if c := f.slots[i].candidates; len(c) > 0 && c[0].template.shape() == "linear" {
+			had[c[0].template.bytes]++
+		}
+	}
+	for i := range f.slots {
+		c := f.slots[i].candidates
+		for k := range c {
+			t := &c[k].template
+			if t.shape() != "linear" || t.start != (expr{}) {
+				continue
+			}
+			others := had[t.bytes]
+			if k == 0 {
+				others-- // itself
+			}
+			if others > 0 {
+				c[k].bits = min(c[k].bits, max(c[k].bits-c[k].said+sharedBits, 0))
+			}
+		}
+		slices.SortStableFunc(c, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
+	}
 }
 
 // slot finds the candidates of one pointer.
@@ -117,15 +181,7 @@ func (f *fitter) slot(views []view) []candidate {
 	}
 	list := f.chunked(views, classes)
 	list = append(list, f.displaced(views, classes)...)
-	slices.SortStableFunc(list, func(a, b candidate) int {
-		switch {
-		case a.bits < b.bits:
-			return -1
-		case a.bits > b.bits:
-			return 1
-		}
-		return 0
-	})
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
 	return list
 }
 
@@ -147,7 +203,7 @@ func (f *fitter) classesOf(views []view) []class {
 func stretches(views []view, classes []class) []candidate {
 	var list []candidate
 	for _, s := range search(extents(views), classes) {
-		list = append(list, candidate{template{bytes: s.expr}, s.bits})
+		list = append(list, candidate{template{bytes: s.expr}, s.bits, s.bits - s.except})
 	}
 	return list
 }
@@ -191,7 +247,7 @@ func (f *fitter) displaced(views []view, classes []class) []candidate {
 		}
 		for _, s := range first(search(bounds, classes), 4) {
 			t := template{start: start.expr, bytes: s.expr}
-			list = append(list, candidate{t, start.bits + s.bits + 2})
+			list = append(list, candidate{template: t, bits: start.bits + s.bits + 2})
 		}
 	}
 	return list

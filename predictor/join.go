@@ -93,8 +93,11 @@ func (f *fitter) spans(out *fitted, i int, wide bool) ([]span, bool) {
 	at := 0
 	for k := range f.pointers[i] {
 		p := &f.pointers[i][k]
-		for out.slots[at].slot != p.slot {
+		for at < len(out.slots) && out.slots[at].slot < p.slot {
 			at++
+		}
+		if at == len(out.slots) || out.slots[at].slot != p.slot {
+			continue // a twin
 		}
 		t := out.slots[at].template()
 		if t.wide && !wide {
@@ -170,7 +173,7 @@ func (f *fitter) widen(out *fitted, g gap) bool {
 	var nearest, following *pointer
 	for k := range f.pointers[g.sample] {
 		p := &f.pointers[g.sample][k]
-		if out.slot(p.slot).template().wide || p.in.Base >= g.address+grain || p.in.End() <= g.address {
+		if s := out.slot(p.slot); s == nil || s.template().wide || p.in.Base >= g.address+grain || p.in.End() <= g.address {
 			continue
 		}
 		if p.address < g.address+grain {

@@ -6,6 +6,8 @@ import "slices"
 const (
 	restLaunches = 1 << 12 // after the first contradiction, doubled by each
 	maxDropped   = 6       // as often as this, and it is left alone
+	auditEvery   = 4       // each look is after so many times as many launches
+	trusted      = 6       // samples that are all explained need no verification
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
@@ -43,10 +45,16 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 		return same == 1 // does it do the same again?
 	case same > 0:
 		return v.verified == 0
-	case v.verified < 2:
+	case v.verified == 0 || v.disputed(l, m.pointers) || v.novel(&m.layout, l, m.pointers):
 		return true
 	}
-	return v.disputed(l, m.pointers) || v.novel(&m.layout, l, m.pointers)
+	// All seems known. Look again now and then, more and more rarely: what behaves
+	// in two ways may have been seen where they are the same.
+	if m.launches < m.audit {
+		return false
+	}
+	m.audit = auditEvery * (m.launches + 1)
+	return true
 }
 
 // disputed says whether templates that explain all samples disagree on a launch.
@@ -68,9 +76,9 @@ func (v *variant) disputed(l *Launch, pointers []pointer) bool {
 	return false
 }
 
-// far says whether two stretches differ by enough to be told apart in blocks.
+// far says whether two stretches can be told apart in blocks.
 func far(a, b Range) bool {
-	return max(a.Base, b.Base)-min(a.Base, b.Base) >= Block/2 || max(a.End(), b.End())-min(a.End(), b.End()) >= Block/2
+	return a.Base/Block != b.Base/Block || (a.End()+Block-1)/Block != (b.End()+Block-1)/Block
 }
 
 // novel says whether a value that was the same in all samples is another now.

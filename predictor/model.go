@@ -42,6 +42,7 @@ type Model struct {
 	// launches counts what was predicted, so that a kernel that changes all the
 	// time is left alone for longer and longer.
 	launches, restUntil uint64
+	audit               uint64 // launches until a known one is looked at again
 	score               *Score
 
 	pointers []pointer // for use within a call
@@ -121,7 +122,7 @@ func (v *variant) basis(m *Model, l *Launch, pointers []pointer) Basis {
 	switch {
 	case v == nil:
 		return Allocations
-	case v.verified > 0:
+	case v.verified > 0 || v.whole && len(v.samples) >= trusted:
 		return Verified
 	case len(v.samples) == 0 || !v.whole:
 		return Allocations

@@ -1,7 +1,6 @@
 package predictor
 
 import (
-	"cmp"
 	"math"
 	"slices"
 )
@@ -15,8 +14,9 @@ func exactly(v uint64) bound { return bound{v, v, v, v} }
 // scored is an expression that keeps all bounds, and how many bits it takes to
 // say it, exceptions included.
 type scored struct {
-	expr expr
-	bits float64
+	expr   expr
+	bits   float64
+	except float64 // how many of them are for exceptions
 }
 
 // What exceptions and rarer forms cost, in bits.
@@ -25,11 +25,13 @@ const (
 	freeBits   = 8  // a coefficient that no kernel is known to have
 	changeBits = 4  // N+1, or N rounded up
 	addBits    = 4  // something is added
+	pinBits    = 4  // a product that says a constant may be so much longer
 	maxScored  = 24 // expressions that are kept
 )
 
 // search finds the expressions that keep all bounds, the shortest first. There
-// may be none.
+// may be none. Where a constant does and is not known well, the least one it may
+// be is among them.
 func search(bounds []bound, classes []class) []scored {
 	f := finder{bounds: bounds, classes: classes, name: naming(len(classes))}
 	f.fixed()
@@ -39,6 +41,9 @@ func search(bounds []bound, classes []class) []scored {
 		f.added()
 	}
 	f.pin()
+	if f.constLo+1 < f.constHi {
+		f.keep(constant(f.constLo+1), f.constBits+1, 0)
+	}
 	return f.found
 }
 
@@ -50,9 +55,11 @@ type finder struct {
 	product []uint64
 	// constLo and constHi are what is left for a constant; none if lo > hi.
 	constLo, constHi uint64
+	constBits        float64
 }
 
-func (f *finder) keep(e expr, bits float64) {
+func (f *finder) keep(e expr, bits, except float64) {
+	bits += except
 	if len(f.found) == maxScored && bits >= f.found[maxScored-1].bits {
 		return
 	}
@@ -62,7 +69,7 @@ func (f *finder) keep(e expr, bits float64) {
 		}
 		return 1
 	})
-	f.found = slices.Insert(f.found, i, scored{e, bits})
+	f.found = slices.Insert(f.found, i, scored{e, bits, except})
 	f.found = f.found[:min(len(f.found), maxScored)]
 }
 
@@ -79,22 +86,27 @@ func (f *finder) fixed() {
 		return
 	}
 	bits := 2 + math.Log2(float64(hi+1)/float64(hi-lo+1))
+	except := 0.0
 	if lo, hi := max(lo, softLo), min(hi, softHi); lo <= hi {
 		f.constLo, f.constHi = lo, hi
 	} else {
-		bits += softBits
+		except = softBits
 	}
-	f.keep(constant(f.constHi), bits)
+	f.constBits = bits + except
+	f.keep(constant(f.constHi), bits, except)
 }
 
 // pin gives constants the value that the shortest product of constants has: the
 // bounds leave 2 MiB, and a weight's size is the product of its dimensions.
 func (f *finder) pin() {
 	at := slices.IndexFunc(f.found, func(s scored) bool { return s.expr.fixed() })
-	if at < 0 || f.constLo == f.constHi {
+	if at < 0 || f.constLo == f.constHi || f.constHi/2 > f.constLo {
 		return
 	}
 	for i := range f.found {
+		if f.found[i].bits > f.found[at].bits+pinBits {
+			break
+		}
 		if e := &f.found[i].expr; !e.fixed() {
 			if v, ok := f.same(e); ok && v >= f.constLo && v <= f.constHi {
 				f.found[at].expr = constant(v)
@@ -252,16 +264,17 @@ func (f *finder) soft(p []uint64) (lo, hi float64) {
 
 // check keeps an expression if it keeps all bounds.
 func (f *finder) check(e expr, p []uint64, bits float64) {
+	except := 0.0
 	for i, b := range f.bounds {
 		v := e.of(p[i])
 		if v < b.lo || v > b.hi {
 			return
 		}
 		if v < b.softLo || v > b.softHi {
-			bits += softBits
+			except += softBits
 		}
 	}
-	f.keep(e, bits)
+	f.keep(e, bits, except)
 }
 
 // changed tries products of one or two in which one value is a neighbour's, or
@@ -344,12 +357,4 @@ func (f *finder) tryAdded(p []uint64, factors ...*class) {
 	}
 	magnitude := math.Abs(float64(e.add))
 	f.check(e, p, bits+math.Log2(1+magnitude/float64(to-from+1)))
-}
-
-// cheapest returns the fewest bits of a list; infinite for none.
-func cheapest(list []scored) float64 {
-	if len(list) == 0 {
-		return math.Inf(1)
-	}
-	return slices.MinFunc(list, func(a, b scored) int { return cmp.Compare(a.bits, b.bits) }).bits
 }

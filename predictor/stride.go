@@ -17,7 +17,8 @@ func (f *fitter) chunked(views []view, classes []class) []candidate {
 		}
 		gaps = append(gaps, v)
 		strides = append(strides, b)
-		counts = append(counts, exactly(uint64(len(v.chunks))))
+		n := uint64(len(v.chunks))
+		counts = append(counts, bound{n, n + v.hidden, n, n})
 	}
 	if len(gaps) == 0 {
 		return nil
@@ -85,7 +86,11 @@ func (f *fitter) chunks(views []view, classes []class, stride, count scored) []c
 			b.lo, b.softLo = less(b.lo, before), less(b.softLo, before)
 			b.hi, b.softHi = less(b.hi, before), less(b.softHi, before)
 		default:
+			b = v.extent
 			for k, c := range v.chunks {
+				if k == 0 { // others may lie in the same run
+					continue
+				}
 				base := v.at.address + uint64(k)*step
 				if base >= c.end {
 					return nil
@@ -96,7 +101,7 @@ func (f *fitter) chunks(views []view, classes []class, stride, count scored) []c
 					b.hi = min(b.hi, c.end-base)
 				}
 			}
-			b.softLo, b.softHi = b.lo, b.hi
+			b.softLo, b.softHi = max(b.lo, b.softLo), min(b.hi, b.softHi)
 		}
 		if b.lo > b.hi {
 			return nil
@@ -106,7 +111,7 @@ func (f *fitter) chunks(views []view, classes []class, stride, count scored) []c
 	var list []candidate
 	for _, bytes := range first(search(bounds, classes), 4) {
 		t := template{bytes: bytes.expr, stride: stride.expr, count: count.expr}
-		list = append(list, candidate{t, bytes.bits + stride.bits + count.bits})
+		list = append(list, candidate{template: t, bits: bytes.bits + stride.bits + count.bits})
 	}
 	return list
 }

@@ -36,14 +36,21 @@ func (l *layout) words(n int, pointer func(at uint16) bool, yield func(source)) 
 	n = min(n, MaxParams)
 	word := func(from, to int) {
 		for at := (from + 3) &^ 3; at+4 <= to; at += 4 {
-			if at%8 == 0 && at+8 <= to {
-				if pointer(uint16(at)) {
-					at += 4
-					continue
-				}
+			whole := at%8 == 0 && at+8 <= to
+			if whole && pointer(uint16(at)) {
+				at += 4
+				continue
+			}
+			// What is first stands for both where the upper half is zero: in a struct
+			// that half may be another value.
+			scalar := l.known && from == at && to == at+8
+			if whole && scalar {
 				yield(source{kind: word64, at: uint16(at)})
 			}
 			yield(source{kind: word32, at: uint16(at)})
+			if whole && !scalar {
+				yield(source{kind: word64, at: uint16(at)})
+			}
 		}
 	}
 	if !l.known {
@@ -67,8 +74,8 @@ var dims = []source{
 // maxValue is the largest value that is believed to count something.
 const maxValue = 1 << 40
 
-// gather makes the classes of values of samples, the more telling first.
-func gather(l *layout, samples []*sample, pointer func(at uint16) bool) []class {
+// classesOf makes the classes of values of samples, the more telling first.
+func classesOf(l *layout, samples []*sample, pointer func(at uint16) bool) []class {
 	g := gatherer{samples: samples, seen: make(map[uint64]bool)}
 	n := MaxParams
 	for _, s := range samples {
@@ -131,9 +138,13 @@ func (g *gatherer) add(s source) {
 	g.list = append(g.list, c)
 }
 
+// restBits is what it costs to say "to the end": it is true of programs that have
+// an allocation for each array, as long as they have.
+const restBits = 12
+
 // restClass is the class of what is left of each sample's allocation.
 func restClass(views []view) class {
-	c := class{source: source{kind: rest}, bits: 4}
+	c := class{source: source{kind: rest}, bits: restBits}
 	for i := range views {
 		c.values = append(c.values, views[i].rest)
 		c.varies = c.varies || views[i].rest != views[0].rest

@@ -43,7 +43,7 @@ const (
 	maxSamples      = 64 // of all variants
 	maxDepth        = 2
 	maxBranches     = 4
-	maxRivals       = 4
+	maxRivals       = 8
 	maxSplits       = 16 // values that are tried
 	rivalBits       = 10 // how much longer a rival is
 )
@@ -304,7 +304,7 @@ func (f *fitter) access(out *fitted) []Access {
 				o := all[j]
 				alone := o.end > t.base
 				for k := from; k < len(all) && all[k].base < min(o.end, t.end); k++ {
-					if k != j && all[k].slot != o.slot && all[k].end > max(o.base, t.base) {
+					if all[k].span != o.span && all[k].slot != o.slot && all[k].end > max(o.base, t.base) {
 						alone = false
 						break
 					}

@@ -16,6 +16,8 @@ type view struct {
 	// pointer's own first, if it has one.
 	chunks []span
 	own    bool
+	// hidden is 1 if a further stretch may be part of the next pointer's run.
+	hidden uint64
 }
 
 // scene is a sample as its views are made from it.
@@ -150,6 +152,9 @@ func (s *scene) inner(piece span, at int) span {
 func (s *scene) adopt(piece span, in Range, views []view) {
 	i := s.first(piece.base)
 	if i < len(s.byAddress) && s.byAddress[i].address < piece.end {
+		if i > 0 && s.byAddress[i-1].address >= in.Base {
+			s.hide(s.byAddress[i-1].address, views)
+		}
 		return
 	}
 	if i == 0 || s.byAddress[i-1].address < in.Base {
@@ -162,6 +167,16 @@ func (s *scene) adopt(piece span, in Range, views []view) {
 	for k := range views {
 		if views[k].at.address == owner {
 			views[k].chunks = append(views[k].chunks, piece)
+		}
+	}
+}
+
+// hide notes that a run behind a pointer's stretches holds the next pointer: the
+// last stretch may lie in that run.
+func (s *scene) hide(owner uint64, views []view) {
+	for k := range views {
+		if views[k].at.address == owner && len(views[k].chunks) > 0 {
+			views[k].hidden = 1
 		}
 	}
 }
