@@ -75,6 +75,7 @@ type sectionMemory struct {
 	exact  bool         // the aim is what the planner said
 	frozen bool         // the aim is what it had when nothing was known of others
 	going  memory.Bytes // that it is to give the host
+	host   hostShare
 	stop   stopping
 
 	// What it may still turn out to have though its target was lowered; see surprises.
@@ -302,6 +303,7 @@ func (s *section) memoryMoves() bool { return s.mem.clearing || s.seat.mem.held 
 // nextMemory is the earliest time at which memory is to be looked at or decided on.
 func (p *Plane) nextMemory(sooner func(time.Duration)) {
 	sooner(p.mem.look)
+	sooner(p.mem.host.next)
 	for _, d := range p.list {
 		sooner(d.mem.next)
 		sooner(d.mem.stops)

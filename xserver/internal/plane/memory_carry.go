@@ -43,7 +43,7 @@ func (p *Plane) answer(s *section) {
 	}
 	next := board.Memory{
 		Flags: board.MemoryManaged, Target: uint64(m.aim), Limit: uint64(m.limit), Total: uint64(m.limit),
-		Host: p.mem.host.share(s), Turn: s.expectedTurn(),
+		Host: uint64(m.host.part), Turn: s.expectedTurn(),
 	}
 	if s.drains() {
 		next.Flags |= board.MemoryDrained

@@ -13,6 +13,7 @@ type ghost struct {
 	resident memory.Bytes
 	pinned   memory.Bytes
 	number   uint32
+	host     memory.Bytes // slots
 }
 
 // claim has the ghost keep what it has. It never takes note of anything.
@@ -40,6 +41,7 @@ func (p *Plane) Haunt(id ProcessID) bool {
 			device: s.seat.device.id, key: s.mem.key, number: s.mem.number,
 			pinned: memory.Bytes(v.Pinned) + own,
 		}
+		g.host = p.mem.host.believed(s)
 		// What it may make by itself it may have made by now.
 		g.resident = max(memory.Bytes(v.Resident), memory.Bytes(s.mem.stored.Target)) + g.pinned
 		list = append(list, g)
@@ -56,6 +58,7 @@ func (p *Plane) Bury(id ProcessID) {
 	if p.mem == nil {
 		return
 	}
+	p.mem.host.touched = true
 	for _, g := range p.mem.ghosts[id] {
 		if d, ok := p.devices[g.device]; ok {
 			p.consider(d)

@@ -1,18 +1,54 @@
 package plane
 
-import "xmsched/memory"
+import (
+	"time"
 
-// hostRoom is how much of the host moved memory may take.
+	"xmsched/memory"
+)
+
+// hostRoom is how much of the host moved memory may take. Each client is told how much
+// of that is its own: slots are made by the processes themselves, so the sum of these
+// parts is what bounds them together. A part is raised only by what no other part, and
+// nothing that another has, takes of the limit; one that is lowered counts until its
+// client has taken note of that and has given up what it had free.
 type hostRoom struct {
 	limit memory.Bytes
 	by    memory.HostLimit // what bounds it
 	known bool             // false: nothing bounds it
-	used  memory.Bytes     // at the last look
-	users int              // sections then
+
+	firm  memory.Bytes // of all sections at the last look: it holds what is nowhere else
+	slots memory.Bytes // then: what there is in all
+	kept  memory.Bytes // then: clean copies of what is on a device
+	gone  memory.Bytes // then: of processes that left and live on
+
+	touched bool          // parts are to be worked out anew
+	next    time.Duration // or then; 0: never
+
+	list   []*section // reused
+	claims []hostClaim
+	parts  []memory.Bytes
 }
 
-// hostGrain keeps clients from being woken by every small change of the host.
-const hostGrain = 256 * memory.MiB
+const (
+	// hostGrain keeps clients from being woken by every small change of the host.
+	hostGrain = 256 * memory.MiB
+	// hostLate is how long after a part was lowered a client may have more by it that
+	// it has not told of: the making of a slot under way.
+	hostLate = time.Second
+)
+
+// hostPart is what one process may take of the host.
+type hostPart struct {
+	most    memory.Bytes
+	bounded bool
+}
+
+// hostShare is a section's part.
+type hostShare struct {
+	part   memory.Bytes  // that it may have; 0: no word yet
+	before memory.Bytes  // that it may have made use of before it hears of a lower one
+	at     time.Duration // when that was lowered
+}
 
 // SetHost tells how much of the host moved memory may take in all, and what bounds
 // it; and how much single processes may take, of whose cgroup less is left.
@@ -29,80 +65,166 @@ func (p *Plane) SetHost(limit memory.Bytes, by memory.HostLimit, of map[ProcessI
 	p.considerAll()
 }
 
-// hostPart is what one process may take of the host.
-type hostPart struct {
-	most    memory.Bytes
-	bounded bool
-}
-
-// look counts what is used, and returns what may still be taken, less what was asked
-// of those on other devices than d and is not done yet.
-func (h *hostRoom) look(processes map[ProcessID]*process, d *device) (room memory.Bytes) {
-	h.used, h.users = 0, 0
-	going := memory.Bytes(0)
-	for _, pr := range processes {
-		for _, s := range pr.sections {
-			if s == nil {
-				continue
-			}
-			h.users++
-			h.used += h.has(s)
-			if s.seat.device != d && s.mem.view.Resident > s.mem.stored.Target {
-				going += memory.Bytes(s.mem.view.Resident - s.mem.stored.Target)
-			}
-		}
-	}
-	if !h.known {
-		return memory.MaxBytes
-	}
-	return h.limit - h.used - going
-}
-
-// has is what a section has of the host, by its client's word, as far as it was allowed
-// that: one that claims more keeps others from nothing.
-func (h *hostRoom) has(s *section) memory.Bytes {
-	most := memory.Bytes(s.mem.stored.Host)
-	if most == 0 {
+// believed is what a section has of the host in all by its client's word, as far as it
+// was allowed that: one that claims more keeps others from nothing.
+func (h *hostRoom) believed(s *section) memory.Bytes {
+	most := max(s.mem.host.part, s.mem.host.before)
+	if s.mem.host.part == 0 {
 		most = memory.MaxBytes
 		if h.known {
 			most = h.limit
 		}
 	}
-	return min(memory.Bytes(s.mem.view.Host), most)
+	return min(memory.Bytes(max(s.mem.view.Slots, s.mem.view.Host)), most)
 }
 
-// takes is how much a section may still take of the host, of a room that is left.
-func (s *section) takes(room memory.Bytes) memory.Bytes {
-	if part := s.process.host; part.bounded {
-		used := memory.Bytes(0)
-		for _, other := range s.process.sections {
-			if other != nil {
-				used += min(memory.Bytes(other.mem.view.Host), part.most)
+// holds is how much of that holds what is nowhere else.
+func (h *hostRoom) holds(s *section) memory.Bytes {
+	return min(memory.Bytes(s.mem.view.Host+s.mem.view.Loading), h.believed(s))
+}
+
+// look counts what there is, and returns what may still be sent to the host, less what
+// was asked of those on other devices than d and is not done yet.
+func (h *hostRoom) look(p *Plane, d *device) (room memory.Bytes) {
+	h.firm, h.slots, h.kept, h.gone = 0, 0, 0, 0
+	going := memory.Bytes(0)
+	for _, other := range p.list {
+		for _, st := range other.seats {
+			for _, s := range st.sections {
+				h.firm += h.holds(s)
+				h.slots += h.believed(s)
+				h.kept += min(memory.Bytes(s.mem.view.Kept), h.believed(s)-h.holds(s))
+				if other != d && s.mem.view.Resident > s.mem.stored.Target {
+					going += memory.Bytes(s.mem.view.Resident - s.mem.stored.Target)
+				}
 			}
 		}
-		room = min(room, part.most-used)
+	}
+	for _, list := range p.mem.ghosts {
+		for _, g := range list {
+			h.gone += g.host
+		}
+	}
+	if !h.known {
+		return memory.MaxBytes
+	}
+	return h.limit - h.firm - h.gone - going
+}
+
+// takes is how much a section may still send to the host, of a room that is left.
+func (s *section) takes(room memory.Bytes) memory.Bytes {
+	if part := s.process.host; part.bounded {
+		room = min(room, part.most-s.others()-min(memory.Bytes(s.mem.view.Host), part.most))
 	}
 	return max(0, room)
 }
 
-// share is what a section's client may have on the host: what it has and what is left
-// for it. 0: no bound.
-func (h *hostRoom) share(s *section) uint64 {
-	if !h.known && !s.process.host.bounded {
-		return 0
+// others is what the process's other sections have of what its cgroup leaves it.
+func (s *section) others() (n memory.Bytes) {
+	for _, other := range s.process.sections {
+		if other != nil && other != s {
+			n += min(memory.Bytes(other.mem.view.Host), s.process.host.most)
+		}
 	}
-	room := memory.MaxBytes
+	return n
+}
+
+// shareHost works the parts out, and has those answered whose part changed.
+func (p *Plane) shareHost() {
+	h := &p.mem.host
+	if !h.touched && (h.next == 0 || h.next > p.now) {
+		return
+	}
+	h.touched, h.next = false, 0
+	h.look(p, nil)
+	h.list, h.claims = h.list[:0], h.claims[:0]
+	for _, d := range p.list {
+		for _, st := range d.seats {
+			for _, s := range st.sections {
+				if m := &s.mem.host; m.before > 0 || m.part > 0 && h.believed(s) > m.part {
+					p.lookAtMemory(s) // it may have given up what it was to
+				}
+				if d.mem.planner != nil && (h.known || s.process.host.bounded) {
+					h.list = append(h.list, s)
+					h.claims = append(h.claims, h.claim(s))
+				}
+			}
+		}
+	}
+	limit := memory.MaxBytes
 	if h.known {
-		// All but what the others may take before they are answered again, so that one
-		// finds what there is; an even part where that is more.
-		left, others := h.limit-h.used, memory.Bytes(max(1, h.users)-1)
-		room = max(left-others*hostGrain, left/(others+1))
+		limit = h.limit - h.gone
 	}
-	has := h.has(s)
-	part := max(s.takes(room), s.mem.going)
-	before := memory.Bytes(s.mem.stored.Host)
-	if before > has && before-has <= part && part-(before-has) < hostGrain {
-		return uint64(before)
+	h.parts = divideHost(limit, min(hostGrain, limit/16).Down(), h.claims, h.parts)
+	p.grantHost(limit)
+}
+
+// claim is what a section has of the host and wants of it.
+func (h *hostRoom) claim(s *section) hostClaim {
+	// An allocation that asks for room goes to the host if it has none soon.
+	c := hostClaim{firm: h.holds(s), has: h.believed(s), going: s.mem.going + memory.Bytes(s.mem.view.Asked)}
+	c.most = memory.Bytes(s.mem.view.Allocated) + memory.Bytes(s.mem.view.Asked) + hostGrain // and what it allocates next
+	if part := s.process.host; part.bounded {
+		c.most = min(c.most, max(0, part.most-s.others()))
 	}
-	return uint64(max(1, has+part.Down()))
+	c.going = min(c.going, max(0, c.most-c.firm))
+	return c
+}
+
+// grantHost brings the parts that clients were told to those that they are to have:
+// lower ones at once, higher ones as far as what is given and taken leaves room.
+func (p *Plane) grantHost(limit memory.Bytes) {
+	h := &p.mem.host
+	left, short := limit, false
+	for i, s := range h.list {
+		m := &s.mem.host
+		if m.part > 0 && h.parts[i] > m.part && h.wants(i, m.part) {
+			short = true
+		}
+		left -= p.committedHost(s, h.claims[i])
+	}
+	for i, s := range h.list { // what others miss, or the limit, is taken back
+		m := &s.mem.host
+		if m.part == 0 || h.parts[i] >= m.part || !short && left >= 0 {
+			continue
+		}
+		m.before, m.at = max(m.before, m.part), p.now
+		m.part = max(h.parts[i], 1)
+		p.mem.changed = append(p.mem.changed, s.seat)
+	}
+	for i, s := range h.list {
+		m := &s.mem.host
+		if m.part == 0 || h.parts[i] > m.part && h.wants(i, m.part) {
+			have := p.committedHost(s, h.claims[i])
+			give := min(h.parts[i], max(have, m.part)+max(0, left))
+			if give > m.part || m.part == 0 {
+				left -= max(0, give-have)
+				m.part = max(give, 1)
+				p.mem.changed = append(p.mem.changed, s.seat)
+			}
+		}
+		if m.part < h.parts[i] && (h.next == 0 || h.next > p.now+hostLook) && h.wants(i, m.part) {
+			h.next = p.now + hostLook
+		}
+	}
+}
+
+// hostLook is how often is looked whether what others are to give up is there for one
+// that misses it; their bells say so as a rule.
+const hostLook = 5 * time.Millisecond
+
+// wants says whether a part is so far from what it is to be that its client is told.
+func (h *hostRoom) wants(i int, part memory.Bytes) bool {
+	c := &h.claims[i]
+	return h.parts[i]-part >= hostGrain || part < min(c.firm+c.going+hostGrain/4, h.parts[i])
+}
+
+// committedHost is how much of the limit a section keeps from others: its part, or what
+// it has, or what it may be about to make by a part that it does not know to be lowered.
+func (p *Plane) committedHost(s *section, c hostClaim) memory.Bytes {
+	m := &s.mem.host
+	if m.before > 0 && (s.mem.view.Did == s.mem.word && s.mem.stored.Host == uint64(m.part) || p.now-m.at >= hostLate) {
+		m.before = 0
+	}
+	return max(m.part, m.before, c.has)
 }

@@ -26,6 +26,7 @@ func (p *Plane) planMemory(answered bool) {
 		m.touched = false
 		if p.mem.awaits {
 			p.freeze(d)
+			p.mem.host.touched = true
 			continue
 		}
 		p.claims(d)
@@ -38,7 +39,9 @@ func (p *Plane) planMemory(answered bool) {
 		m.short = m.decided.Oversubscribed || m.decided.Over > 0
 		p.assign(d)
 		p.lengthen(d)
+		p.mem.host.touched = true
 	}
+	p.shareHost()
 }
 
 // claims lists what the processes of a device claim, and what those have of which
@@ -217,7 +220,7 @@ func (p *Plane) expected(d *device) (list []compute.Expectation) {
 func (p *Plane) assign(d *device) {
 	m := d.mem
 	m.evicting = false
-	room := p.mem.host.look(p.processes, d)
+	room := p.mem.host.look(p, d)
 	for i, t := range m.decided.Targets {
 		s := m.of[i]
 		if s == nil {

@@ -108,7 +108,10 @@ type HostState struct {
 	Known bool // false: nothing bounds it
 	Limit memory.Bytes
 	By    memory.HostLimit
-	Used  memory.Bytes
+	Used  memory.Bytes // holds what is nowhere else
+	Pool  memory.Bytes // that and what is kept: free slots, and clean copies
+	Kept  memory.Bytes // clean copies of what is on a device
+	Gone  memory.Bytes // of processes that left and live on
 }
 
 // DescribeMemory copies the state of memory; false: it is not managed.
@@ -118,8 +121,11 @@ func (p *Plane) DescribeMemory() (out MemoryState, managed bool) {
 		return out, false
 	}
 	out.Mode, out.Awaits = k.cfg.Mode, k.awaits
-	k.host.look(p.processes, nil)
-	out.Host = HostState{Known: k.host.known, Limit: k.host.limit, By: k.host.by, Used: k.host.used}
+	k.host.look(p, nil)
+	out.Host = HostState{
+		Known: k.host.known, Limit: k.host.limit, By: k.host.by,
+		Used: k.host.firm, Pool: k.host.slots, Kept: k.host.kept, Gone: k.host.gone,
+	}
 	for _, d := range p.list {
 		m := d.mem
 		s := DeviceMemoryState{Device: d.id, Name: d.name, Card: k.cards[d.id].Bytes}

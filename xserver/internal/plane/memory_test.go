@@ -34,6 +34,7 @@ type tenant struct {
 	away                        memory.Bytes // of what is on the host, mapped to nothing
 	in, out                     uint64
 	asked                       memory.Bytes
+	slots                       memory.Bytes // host memory that it has made
 	dead                        bool
 	lazy                        bool // moves nothing
 	deaf                        bool // and suspends nothing
@@ -88,15 +89,55 @@ func (c *tenant) allocate(n memory.Bytes) {
 		here = min(n, max(0, memory.Bytes(m.Target)-c.resident).Down())
 	}
 	if there := c.allocated - c.resident + n - here; m.Host != 0 && there > memory.Bytes(m.Host) {
-		c.tell()
-		return // out of memory
+		if c.asks(n, there); there > c.hostBound() {
+			return // out of memory
+		}
 	}
 	c.allocated, c.resident = c.allocated+n, c.resident+here
 	c.tell()
 	c.ring()
 }
 
+// asks waits for room for as long as the library does.
+func (c *tenant) asks(n, there memory.Bytes) {
+	const patience, step = 20 * time.Millisecond, time.Millisecond
+	c.asked = n
+	c.tell()
+	c.ring()
+	for end := c.rig.now + patience; c.rig.now < end && there > c.hostBound(); {
+		c.rig.pass(step)
+		for _, other := range c.rig.tenants {
+			if other != c {
+				other.act(step)
+			}
+		}
+	}
+	c.asked = 0
+	c.tell()
+}
+
+func (c *tenant) hostBound() memory.Bytes {
+	if _, m := c.device.Memory(); m.Host != 0 {
+		return memory.Bytes(m.Host)
+	}
+	return memory.MaxBytes
+}
+
+// keepSlots makes host memory ahead, some at a time, and gives back what is too much.
+func (c *tenant) keepSlots() {
+	there, bound := c.allocated-c.resident, c.hostBound()
+	if bound == memory.MaxBytes {
+		c.slots = there
+		return
+	}
+	c.slots = max(there, min(c.slots, bound))
+	if c.slots < min(bound, c.allocated) {
+		c.slots += min(32*memory.MiB, min(bound, c.allocated)-c.slots)
+	}
+}
+
 func (c *tenant) tell() {
+	c.slots = max(c.slots, c.allocated-c.resident)
 	word, _ := c.device.Memory()
 	state := board.MemoryActive
 	if c.away > 0 {
@@ -105,6 +146,7 @@ func (c *tenant) tell() {
 	c.device.TellMemory(board.MemoryView{
 		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident),
 		Host: uint64(c.allocated - c.resident), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
+		Slots: uint64(c.slots),
 	})
 }
 
@@ -133,13 +175,14 @@ func (c *tenant) act(step time.Duration) {
 	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy && !c.deaf {
 		switch {
 		case c.resident > target:
-			n := min(batch, c.resident-target)
-			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), true
+			n := max(0, min(batch, c.resident-target, c.hostBound()-(c.allocated-c.resident)))
+			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), n > 0
 		case c.resident < target && c.resident < c.allocated:
 			n := min(batch, target-c.resident, c.allocated-c.resident)
 			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), true
 		}
 	}
+	c.keepSlots()
 	c.tell()
 	if moved {
 		c.ring()

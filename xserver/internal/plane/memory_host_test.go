@@ -1,0 +1,134 @@
+package plane
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"xmsched/compute"
+	"xmsched/memory"
+)
+
+// TestDivideHost holds the division to what it promises, whatever is claimed.
+func TestDivideHost(t *testing.T) {
+	amount := rapid.Map(rapid.IntRange(0, 20_000), func(n int) memory.Bytes { return memory.Bytes(n) * memory.Granularity })
+	rapid.Check(t, func(t *rapid.T) {
+		limit, spare := amount.Draw(t, "limit"), min(hostGrain, amount.Draw(t, "spare"))
+		claims := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hostClaim {
+			c := hostClaim{firm: amount.Draw(t, "firm"), going: amount.Draw(t, "going"), most: amount.Draw(t, "most")}
+			c.has = c.firm + amount.Draw(t, "kept")
+			return c
+		}), 1, 12).Draw(t, "claims")
+		var firm, sum, unmet memory.Bytes
+		parts := divideHost(limit, spare, claims, nil)
+		for i, c := range claims {
+			firm, sum = firm+c.firm, sum+parts[i]
+			if parts[i] < c.firm || parts[i] > max(c.firm, c.most) {
+				t.Fatalf("part %v of %+v", parts[i], c)
+			}
+			unmet += max(0, min(c.most, c.firm+c.going)-parts[i])
+		}
+		if sum > max(limit, firm) {
+			t.Fatalf("%v divided, limit %v, firm %v", sum, limit, firm)
+		}
+		if unmet >= memory.Granularity && limit-sum >= memory.Granularity {
+			t.Fatalf("%v left, and %v that has to go to the host is kept out", limit-sum, unmet)
+		}
+	})
+}
+
+// hostTaken is what the clients may have of the host and have, at most.
+func (r *memoryRig) hostTaken() (sum memory.Bytes) {
+	for _, c := range r.tenants {
+		if !c.dead {
+			sum += max(c.hostBound(), c.slots)
+		}
+	}
+	return sum
+}
+
+// crowded are four tasks of 8 GiB on a device of 16, one after the other.
+func crowded(t *testing.T, limit memory.Bytes) *memoryRig {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	r.turn(func(p *Plane) { p.SetHost(limit, memory.LimitWanted, nil) })
+	for i := range 4 {
+		r.tenant(compute.TaskID(i+1), 0, 3)
+	}
+	for _, c := range r.tenants {
+		c.ready(true)
+		for range 16 {
+			c.allocate(gib / 2)
+		}
+	}
+	return r
+}
+
+// TestHostPartsStayWithinTheLimit has what all may take of the host, and have made of
+// it, never exceed what there is, though each of them is away in turn and would have
+// slots for all it has. What one has free is given up when another misses it.
+func TestHostPartsStayWithinTheLimit(t *testing.T) {
+	// What does not fit is 16 GiB, all slots that they would have 32.
+	for limit, turn := range map[memory.Bytes]time.Duration{18 * gib: 100 * time.Millisecond, 20 * gib: 100 * time.Millisecond, 24 * gib: 500 * time.Millisecond} {
+		r := crowded(t, limit)
+		for _, c := range r.tenants {
+			if c.allocated != 8*gib {
+				t.Fatalf("%v allocated, limit %v", c.allocated, limit)
+			}
+		}
+		for range 750 {
+			r.live(4 * time.Millisecond)
+			if sum := r.hostTaken(); sum > limit {
+				t.Fatalf("at %v: %v given and taken, limit %v", r.now, sum, limit)
+			}
+		}
+		for _, c := range r.tenants {
+			if c.onTurn < turn || c.in == 0 || c.allocated > 8*gib {
+				t.Errorf("limit %v: on its turn for %v of 3 s, in %v, out %v", limit, c.onTurn, memory.Bytes(c.in), memory.Bytes(c.out))
+			}
+		}
+		if state, _ := r.plane.DescribeMemory(); state.Host.Pool > limit || state.Host.Used > state.Host.Pool || state.Host.Used < 15*gib {
+			t.Errorf("described as %+v", state.Host)
+		}
+	}
+}
+
+// TestHostLimitIsFollowed has the parts follow a limit that falls, as far as there is
+// anything that can be given up, and one that rises.
+func TestHostLimitIsFollowed(t *testing.T) {
+	r := crowded(t, 40*gib)
+	r.live(500 * time.Millisecond)
+	const low = 18 * gib
+	r.turn(func(p *Plane) { p.SetHost(low, memory.LimitAvailable, nil) })
+	r.live(time.Second + 100*time.Millisecond)
+	for range 200 {
+		r.live(4 * time.Millisecond)
+		if sum := r.hostTaken(); sum > low {
+			t.Fatalf("at %v: %v given and taken, limit %v", r.now, sum, low)
+		}
+	}
+	r.turn(func(p *Plane) { p.SetHost(40*gib, memory.LimitAvailable, nil) })
+	r.live(time.Second)
+	for _, c := range r.tenants {
+		if c.hostBound() < c.allocated {
+			t.Errorf("may take %v of the host with 40 GiB there", c.hostBound())
+		}
+	}
+}
+
+// TestHostOfOneThatDied is the others'.
+func TestHostOfOneThatDied(t *testing.T) {
+	r := crowded(t, 18*gib)
+	r.live(200 * time.Millisecond)
+	dead := r.tenants[0]
+	dead.dead = true
+	r.turn(func(p *Plane) { p.Remove(dead.id) })
+	r.live(2 * time.Second)
+	var sum memory.Bytes
+	for _, c := range r.tenants[1:] {
+		sum += c.hostBound()
+	}
+	if sum < 13*gib || sum > 18*gib { // of 18, less the part that is left free
+		t.Errorf("the others may take %v", sum)
+	}
+}
