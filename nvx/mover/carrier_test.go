@@ -22,6 +22,12 @@ type truth struct {
 	value, device, slot int // what the program wrote, and what each copy has
 }
 
+// unkeep says that the slot is to have other bytes.
+func (t *truth) unkeep() {
+	t.Kept = false
+	t.Version++
+}
+
 // copying is one batch in flight.
 type copying struct {
 	step memory.Step
@@ -94,17 +100,22 @@ func (m *model) do(s memory.Step) error {
 	for _, id := range s.IDs {
 		t := m.segments[id]
 		switch s.Act {
-		case memory.Unmap, memory.Restore:
+		case memory.Unmap, memory.Drop, memory.Restore:
 			m.must(t.State.OnDevice(), "%s of a segment that is %s", s, t.State)
-			t.State, t.device = memory.Away, 0
-			m.must(t.slot == t.value, "segment %d is away and its slot has something else", id)
+			if s.Act == memory.Drop && !t.Kept {
+				return memory.ErrStale
+			}
+			t.State, t.device, t.Kept = memory.Away, 0, false
+			m.must(t.slot == t.value, "segment %d is away by %s and its slot has something else", id, s)
+		case memory.Reserve:
+			t.unkeep()
 		case memory.Map:
 			m.must(!t.State.OnDevice(), "%s of a segment that is %s", s, t.State)
 			t.State, t.device = memory.Loading, 0
 		case memory.Commit:
 			m.must(t.State == memory.Loading, "%s of a segment that is %s", s, t.State)
 			m.must(t.device == t.value, "segment %d is to be on the device, which has something else", id)
-			t.State = memory.Device
+			t.State, t.Kept = memory.Device, true
 		}
 	}
 	return nil
@@ -207,6 +218,7 @@ func (m *model) resumed() {
 	for _, s := range m.segments {
 		if s.State == memory.Away || s.State == memory.Loading {
 			s.State = memory.Host
+			s.unkeep()
 		}
 	}
 }
@@ -245,7 +257,7 @@ func TestPropertyNothingIsLost(t *testing.T) {
 			m.bound = memory.Bytes(rapid.IntRange(0, 1300).Draw(t, "target")) * memory.MiB
 			m.pending, m.asked, m.lost = false, false, false
 			p.list = append(p.list[:0], m.listing()...)
-			goal, err := p.make(m.bound)
+			goal, err := p.make(m.bound, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -280,7 +292,7 @@ func TestPropertyTargetIsReached(t *testing.T) {
 		p, c := newPlanner(), carrier{world: m}
 		for turns := 0; ; turns++ {
 			p.list = append(p.list[:0], m.listing()...)
-			goal, err := p.make(m.bound)
+			goal, err := p.make(m.bound, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -322,7 +334,7 @@ func TestCreditsPassWhileItLoads(t *testing.T) {
 		}
 		p, c := newPlanner(), carrier{world: m}
 		p.list = m.listing()
-		goal, err := p.make(m.bound)
+		goal, err := p.make(m.bound, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -350,7 +362,7 @@ func TestCallsHideBehindCopies(t *testing.T) {
 				}
 				p, c := newPlanner(), carrier{world: m}
 				p.list = m.listing()
-				goal, err := p.make(m.bound)
+				goal, err := p.make(m.bound, false)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -27,6 +27,8 @@ type copier struct {
 	section int
 	driver  *cuda.Driver
 	context *cuda.Context
+	hasher  *hasher // nil: there is none, and noHash says why
+	noHash  error
 	lanes   [directions]*lane
 	landed  chan landing
 	waiters sync.WaitGroup
@@ -63,9 +65,13 @@ func openCopier(m Memory, section int, spawn func(func())) (*copier, error) {
 			return err
 		}
 		if err = c.openLanes(); err != nil {
-			err = errors.Join(err, c.context.Release())
+			return errors.Join(err, c.context.Release())
 		}
-		return err
+		// Without it everything is copied.
+		if c.hasher, c.noHash = openHasher(d); c.noHash != nil {
+			c.noHash = fmt.Errorf("no digests of memory: %w", c.noHash)
+		}
+		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("context for moving memory: %w", err)

@@ -15,9 +15,12 @@ type Config struct {
 	Go func(func())
 	// HostMemory tells what is known of the machine's memory; nil: HostMemory.
 	HostMemory func() memory.HostFigures
+	// Uses foresees what the process's commands touch; nil: nobody does.
+	Uses Uses
 
 	now   func() time.Duration
 	trace func(section int, o outcome) // of each move; nil: nobody looks
+	sums  func(summer) summer          // in the place of what takes digests; nil: it itself
 }
 
 // Engine moves a process's memory. It outlives the boards that it serves: what it
@@ -48,7 +51,7 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	var watchers sync.WaitGroup
-	watchers.Add(2)
+	watchers.Add(3)
 	e.config.Go(func() {
 		defer watchers.Done()
 		watch(ctx, s, b.WaitOrders, func() uint32 { want, _ := b.Orders(); return want })
@@ -56,6 +59,10 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 	e.config.Go(func() {
 		defer watchers.Done()
 		watch(ctx, s, b.WaitHolds, b.Holds)
+	})
+	e.config.Go(func() {
+		defer watchers.Done()
+		watch(ctx, s, b.WaitFreed, b.Freed)
 	})
 	e.config.Go(func() { watchers.Wait(); close(watched) })
 	defer func() {
@@ -70,6 +77,14 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 		}
 	}()
 	s.serve(ctx, b)
+}
+
+// Foreseen says that what Config.Uses foresees for a section has changed. From any
+// goroutine; a hundred times a second is often enough.
+func (e *Engine) Foreseen(index int) {
+	s := e.section(index)
+	s.foreseen.Store(true)
+	s.ring()
 }
 
 // watch rings when a word of the board changes.

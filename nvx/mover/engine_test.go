@@ -56,6 +56,11 @@ type program struct {
 }
 
 func start(t *testing.T, sizes ...memory.Bytes) *program {
+	return startWith(t, func(*Config, *lender) {}, sizes...)
+}
+
+// startWith changes what the engine is made of before it is made.
+func startWith(t *testing.T, change func(*Config, *lender), sizes ...memory.Bytes) *program {
 	if os.Getenv("XMSCHED_TEST_INNER") != t.Name() {
 		t.Skip("runs as a process of its own, started by another test")
 	}
@@ -77,7 +82,7 @@ func start(t *testing.T, sizes ...memory.Bytes) *program {
 		p.fill(id, uint64(i)<<32)
 	}
 	p.page = newPage(p.memory)
-	p.engine = New(Config{
+	config := Config{
 		Memory: p.memory,
 		Go:     func(f func()) { p.parts.Go(f) },
 		HostMemory: func() memory.HostFigures {
@@ -90,7 +95,9 @@ func start(t *testing.T, sizes ...memory.Bytes) *program {
 			defer p.mu.Unlock()
 			p.moves = append(p.moves, o)
 		},
-	})
+	}
+	change(&config, p.memory)
+	p.engine = New(config)
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.served = make(chan struct{})

@@ -15,6 +15,7 @@ const (
 	nothing need = iota
 	goOut
 	comeIn
+	swap // some of what is there for some of what is not
 )
 
 // needs compares what there is with what may be. A little room is no reason to
@@ -59,35 +60,44 @@ func (o *byUse) Victims(memory.ID) iter.Seq[memory.ID] {
 
 // planner makes a section's plans. Nothing is allocated once it has grown.
 type planner struct {
-	list  []memory.Segment
-	table memory.Table
-	plan  memory.Plan
-	order byUse
+	list     []memory.Segment
+	table    memory.Table
+	plan     memory.Plan
+	order    byUse
+	forecast forecast
 }
 
 func newPlanner() *planner { return &planner{table: *memory.NewTable()} }
 
 // make makes the plan that brings the segments in p.list to the target, and
 // returns the goal that it was made for. What comes in is planned in full: the
-// target may rise while it is under way.
-func (p *planner) make(target memory.Bytes) (goal memory.Bytes, err error) {
+// target may rise while it is under way. Where the forecast is known it is that of
+// p.list. open: the process would run if it were not for us.
+func (p *planner) make(target memory.Bytes, open bool) (goal memory.Bytes, err error) {
 	if err := p.table.Reset(p.list); err != nil {
 		return 0, err
 	}
-	p.order.reset(p.list)
 	f := p.table.Figures()
-	goal = target
+	g := memory.Goal{Target: target, Order: &p.order}
 	if f.Resident <= target {
-		goal = f.Allocated
+		g.Target = f.Allocated
 	}
-	p.build(goal)
+	if p.forecast.known {
+		p.forecast.order()
+		g.Order = &p.forecast
+		switch x := p.forecast.pick(target); {
+		case x.pays(open):
+			g.Target, g.Wanted = target, p.forecast.arrivals(true)
+		case f.Resident <= target:
+			g.Wanted = p.forecast.arrivals(false)
+		}
+	} else {
+		p.order.reset(p.list)
+	}
+	p.plan.Build(&p.table, g)
 	if len(p.plan.Out) == 0 && len(p.plan.In) > 0 && f.Resident+p.plan.In[0].Bytes > target {
-		goal = target // less than a batch is left: what of it fits
-		p.build(goal)
+		g.Target = target // less than a batch is left: what of it fits
+		p.plan.Build(&p.table, g)
 	}
-	return goal, nil
-}
-
-func (p *planner) build(goal memory.Bytes) {
-	p.plan.Build(&p.table, memory.Goal{Target: goal, Order: &p.order})
+	return g.Target, nil
 }

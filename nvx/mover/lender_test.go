@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ebitengine/purego"
+
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 	"xmsched/memory"
@@ -35,6 +37,9 @@ type lender struct {
 	idle     memory.Bytes // in slots that Slots made, and nobody has taken
 	all      memory.Bytes
 	fail     func(call string) error
+	lacks    string // a function that the driver does not have
+	inert    string // one that does nothing, and succeeds
+	spared   memory.Bytes
 	batches  int
 }
 
@@ -97,6 +102,7 @@ func (l *lender) resume() error {
 		}
 		if s.State == memory.Loading || s.State == memory.Away {
 			s.State, s.device = memory.Host, 0
+			l.unkeep(s)
 			if err := l.mapped(s.Address, s.Bytes, s.slot); err != nil {
 				return err
 			}
@@ -200,8 +206,14 @@ func (l *lender) Slot(_ int, id memory.ID) (uint64, error) {
 	if !l.moving {
 		return 0, syscall.EPERM
 	}
-	if err := l.fail("slot"); err != nil || s.slot != 0 {
-		return uint64(s.pool), err
+	if err := l.fail("slot"); err != nil {
+		return 0, err
+	}
+	if s.State == memory.Device {
+		l.unkeep(s)
+	}
+	if s.slot != 0 {
+		return uint64(s.pool), nil
 	}
 	var err error
 	if s.slot, err = l.driver.CreateHostMem(0, uint64(s.Bytes)); err != nil {
@@ -266,17 +278,61 @@ func (l *lender) Load(_ int, ids []memory.ID) error {
 
 func (l *lender) Loaded(_ int, ids []memory.ID) error {
 	return l.batch("loaded", ids, []memory.State{memory.Loading}, func(s *owned) error {
-		s.State = memory.Device
-		err := errors.Join(l.driver.Unmap(s.pool, uint64(s.Bytes)), l.driver.FreeAddress(s.pool, uint64(s.Bytes)), l.driver.ReleaseMem(s.slot))
-		s.slot, s.pool = 0, 0
-		l.all -= s.Bytes
-		return err
+		s.State, s.Kept = memory.Device, true
+		return nil
 	})
+}
+
+func (l *lender) Spare(_ int, ids []memory.ID) error {
+	l.mu.Lock()
+	for _, id := range ids {
+		if s := l.segments[id]; s == nil || !s.Kept {
+			l.mu.Unlock()
+			return syscall.ESTALE
+		}
+	}
+	l.mu.Unlock()
+	return l.batch("spare", ids, []memory.State{memory.Device}, func(s *owned) error {
+		l.spared += s.Bytes
+		defer func() { s.State, s.device, s.Kept = memory.Away, 0, false }()
+		return errors.Join(l.unmapped(s), l.driver.ReleaseMem(s.device))
+	})
+}
+
+// unkeep says that the segment's slot is to be written, or to go.
+func (l *lender) unkeep(s *owned) {
+	s.Kept = false
+	s.Version++
+}
+
+func (l *lender) Forgo(_ int, keep memory.Bytes) (kept memory.Bytes, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.segments {
+		if !s.Kept {
+			continue
+		}
+		if kept += s.Bytes; kept <= keep {
+			continue
+		}
+		kept -= s.Bytes
+		l.unkeep(s)
+		err = errors.Join(err, l.driver.Unmap(s.pool, uint64(s.Bytes)), l.driver.FreeAddress(s.pool, uint64(s.Bytes)), l.driver.ReleaseMem(s.slot))
+		s.slot, s.pool = 0, 0
+		l.idle += s.Bytes
+	}
+	return kept, err
 }
 
 func (l *lender) Unheld(int, bool) error { return nil }
 
 func (l *lender) Driver(symbol string) uintptr {
+	if symbol == l.lacks {
+		return 0
+	}
+	if symbol == l.inert {
+		return purego.NewCallback(func() uintptr { return 0 })
+	}
 	p, err := l.driver.Proc(symbol)
 	if err != nil {
 		return 0
@@ -298,6 +354,10 @@ type page struct {
 	rings   int
 	stalled time.Duration
 	open    bool
+	freed   uint32
+
+	working, exchange     memory.Bytes
+	hashed, spared, wrong memory.Bytes
 }
 
 func newPage(l *lender) *page {
@@ -342,6 +402,22 @@ func (p *page) WaitOrders(old uint32, _ time.Duration) { p.wait(&p.want, old) }
 func (p *page) WaitHolds(old uint32, _ time.Duration)  { p.wait(&p.holds, old) }
 func (p *page) Wake()                                  { p.change(func() { p.wakes++ }) }
 func (p *page) Figures() Figures                       { return p.lender.figures() }
+
+func (p *page) WaitFreed(old uint32, _ time.Duration) { p.wait(&p.freed, old) }
+
+func (p *page) Freed() uint32 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.freed
+}
+
+func (p *page) Foreseen(working, exchange memory.Bytes) {
+	p.change(func() { p.working, p.exchange = working, exchange })
+}
+
+func (p *page) Clean(hashed, spared, wrong memory.Bytes) {
+	p.change(func() { p.hashed, p.spared, p.wrong = hashed, spared, wrong })
+}
 
 func (p *page) Holds() uint32 {
 	p.mu.Lock()

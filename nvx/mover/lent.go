@@ -43,6 +43,12 @@ type Memory interface {
 	Load(section int, ids []memory.ID) error
 	Loaded(section int, ids []memory.ID) error
 
+	// Spare: segments that are Kept go as by Away, though nothing was copied: ESTALE if
+	// one is kept no more. Forgo gives clean copies up until at most so many bytes of
+	// them are kept, and says how many are.
+	Spare(section int, ids []memory.ID) error
+	Forgo(section int, keep memory.Bytes) (kept memory.Bytes, err error)
+
 	// Unheld brackets, on one thread, the making of channels that are never to be
 	// held: ours.
 	Unheld(section int, begin bool) error
@@ -59,8 +65,9 @@ type Orders struct {
 	// Prepare: memory will have to move soon. Gentle: somebody waits for short
 	// times; host memory is to be made slowly.
 	Prepare, Gentle bool
-	Target          memory.Bytes // that may be on the device
-	Host            memory.Bytes // of slots that the process may have; 0: no word
+	Turn            time.Duration // how long the process's next turn is expected to be; 0: no word
+	Target          memory.Bytes  // that may be on the device
+	Host            memory.Bytes  // of slots that the process may have; 0: no word
 }
 
 // Figures are what the library tells of the process's memory on a device.
@@ -78,7 +85,10 @@ type Board interface {
 	// WaitHolds is as WaitOrders.
 	Holds() uint32
 	WaitHolds(old uint32, limit time.Duration)
-	// Wake ends both waits in this process.
+	// Freed is how often what is resident fell without a move; WaitFreed is as WaitOrders.
+	Freed() uint32
+	WaitFreed(old uint32, limit time.Duration)
+	// Wake ends all waits in this process.
 	Wake()
 	Figures() Figures
 	// Open says whether the process would run if it were not for us.
@@ -87,6 +97,12 @@ type Board interface {
 	Done(want uint32)
 	// Stalled tells for how long in all the process stood still for us.
 	Stalled(total time.Duration)
+	// Foreseen tells how many bytes the next turn touches, 0 for not known, and how many a
+	// short stop would bring in of what is used, for what is not.
+	Foreseen(working, exchange memory.Bytes)
+	// Clean tells how much was compared with its clean copies so far, how much of that
+	// was the same and not copied, and how much had changed.
+	Clean(hashed, spared, wrong memory.Bytes)
 	// Ring has the daemon look at the figures.
 	Ring()
 }
@@ -110,11 +126,13 @@ func meaning(a memory.Act, err error) error {
 	switch {
 	case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.ENODEV):
 		return errLost
+	case errors.Is(err, memory.ErrStale):
+		return err
 	case a == memory.CopyOut || a == memory.CopyIn:
 		return errors.Join(memory.ErrCopy, err)
 	case !short(err):
 		return errors.Join(memory.ErrMap, err)
-	case a == memory.Reserve || a == memory.Unmap:
+	case a == memory.Reserve || a == memory.Unmap || a == memory.Drop:
 		return &soft{memory.ErrHostMemory, err}
 	}
 	return &soft{memory.ErrDeviceMemory, err}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -41,6 +42,15 @@ type section struct {
 	pieces  []piece
 	undone  []memory.ID
 
+	uses     Uses        // nil: nothing is foreseen
+	foreseen atomic.Bool // something else is
+	vision   foresight
+
+	clean        cleanBooks
+	summer       summer // nil: none, or not yet
+	wrap         func(summer) summer
+	hashFailures int // in a row
+
 	told    uint32 // the answer that was last told as carried out
 	tries   int    // in a row that failed or were refused
 	stalled time.Duration
@@ -52,6 +62,7 @@ func newSection(index int, c Config) *section {
 	s := &section{
 		index: index, memory: c.Memory, spawn: c.Go, now: c.now, trace: c.trace,
 		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
+		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums,
 	}
 	s.carrier.world = s
 	return s
@@ -69,6 +80,7 @@ func (s *section) ring() {
 func (s *section) serve(ctx context.Context, b Board) {
 	runtime.LockOSThread() // and never unlocked: our context is current there
 	s.ctx, s.board, s.told, s.tries = ctx, b, 0, 0
+	s.vision = foresight{}
 	if s.copier != nil {
 		s.trouble = s.copier.context.SetCurrent()
 	}
@@ -76,6 +88,9 @@ func (s *section) serve(ctx context.Context, b Board) {
 	defer timer.Stop()
 	for ctx.Err() == nil {
 		d := s.turn()
+		if p := s.vision.pause; p > 0 && (d < 0 || d > p) {
+			d = p
+		}
 		switch {
 		case d == 0:
 			continue
@@ -102,7 +117,11 @@ func (s *section) turn() time.Duration {
 		return never
 	}
 	f := s.board.Figures()
+	s.foresee(o, f)
 	n := needs(f, o.Target)
+	if n == nothing && s.vision.exchange > 0 {
+		n = swap
+	}
 	if n != goOut {
 		s.tell(want) // nothing that an older answer allowed is under way
 	}
@@ -155,7 +174,13 @@ func (s *section) open() error {
 	if err != nil {
 		return err
 	}
-	s.copier = c
+	s.copier, s.trouble = c, c.noHash
+	if c.hasher != nil {
+		s.summer = c.hasher
+		if s.wrap != nil {
+			s.summer = s.wrap(c.hasher)
+		}
+	}
 	return nil
 }
 
@@ -200,12 +225,16 @@ func (s *section) move(want uint32, n need) time.Duration {
 	if s.trace != nil {
 		s.trace(s.index, o)
 	}
-	s.stock.stale = true
+	s.stock.stale, s.vision.stale, s.vision.at = true, true, 0
+	s.board.Clean(s.clean.hashed, s.clean.spared, s.clean.wrong)
 	if o.lost {
 		return never
 	}
 	if n == goOut {
 		s.tell(want)
+	}
+	if n == swap && o.In == 0 {
+		s.vision.barren = s.now() + latest
 	}
 	if o.Out+o.In > 0 {
 		s.tries = 0
@@ -241,14 +270,19 @@ func (s *section) carry() (o outcome, err error) {
 	}
 	s.undo()
 	_, orders := s.board.Orders()
-	goal, err := s.planner.make(orders.Target)
+	s.look(orders)
+	goal, err := s.planner.make(orders.Target, s.board.Open())
 	if err != nil {
 		sound = true
 		return o, fmt.Errorf("plan: %w", err)
 	}
+	s.compare()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
 	sound = true
-	return o, nil
+	if !o.lost {
+		err = s.learn(o)
+	}
+	return o, err
 }
 
 // undo takes back what an earlier move loaded in vain and could not undo.
@@ -299,6 +333,8 @@ func (s *section) do(step memory.Step) (err error) {
 		return s.reserve(step)
 	case memory.Unmap, memory.Restore:
 		err = s.memory.Away(s.index, step.IDs)
+	case memory.Drop:
+		err = s.drop(step)
 	case memory.Map:
 		return s.memory.Load(s.index, step.IDs)
 	case memory.Commit:

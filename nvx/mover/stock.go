@@ -40,16 +40,34 @@ func (k *stock) allowed(all, told memory.Bytes) memory.Bytes {
 }
 
 // room says whether slots for so many bytes are to be had: ENOMEM if they would
-// be more than the process may have.
+// be more than the process may have, all clean copies given up.
 func (k *stock) room(m Memory, section int, b, told memory.Bytes) error {
 	all, idle, err := m.Pool(section)
 	if err != nil || b <= idle {
 		return err
 	}
-	if limit := k.allowed(all, told); all+b-idle > limit {
+	limit := k.allowed(all, told)
+	if over := all + b - idle - limit; over > 0 {
+		if err := forgo(m, section, min(over, b-idle)); err != nil {
+			return err
+		}
+		if all, idle, err = m.Pool(section); err != nil {
+			return err
+		}
+	}
+	if b > idle && all+b-idle > limit {
 		return fmt.Errorf("%s more than the %s of host memory in use, of %s: %w", b-idle, all, limit, syscall.ENOMEM)
 	}
 	return nil
+}
+
+// forgo gives up clean copies of at least so many bytes, as far as there are any.
+func forgo(m Memory, section int, b memory.Bytes) error {
+	kept, err := m.Forgo(section, memory.MaxBytes)
+	if err == nil && kept > 0 {
+		_, err = m.Forgo(section, max(0, kept-b))
+	}
+	return err
 }
 
 // step makes one slot that will be needed if what is on the device has to leave
@@ -66,8 +84,18 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 		return never, err
 	}
 	limit := k.allowed(all, o.Host)
-	if all > limit && idle > 0 {
-		return never, m.Trim(section, max(0, idle-(all-limit)))
+	if over := all - limit; over > 0 {
+		if over > idle {
+			if err := forgo(m, section, over-idle); err != nil {
+				return never, err
+			}
+			if all, idle, err = m.Pool(section); err != nil {
+				return never, err
+			}
+		}
+		if idle > 0 {
+			return never, m.Trim(section, max(0, idle-over))
+		}
 	}
 	c := k.next()
 	if c == nil || all+c.size > limit {
@@ -102,7 +130,7 @@ func (k *stock) count(m Memory, section int, p *planner) (err error) {
 	}
 	k.want = k.want[:0]
 	for _, s := range p.list {
-		if s.State != memory.Device || s.Pin != memory.Movable {
+		if s.State != memory.Device || s.Pin != memory.Movable || s.Kept {
 			continue
 		}
 		i := slices.IndexFunc(k.want, func(c sizeClass) bool { return c.size == s.Bytes })

@@ -110,12 +110,18 @@ type slotMaker struct {
 	list  []memory.Segment
 	made  map[memory.Bytes]int
 	all   memory.Bytes
+	kept  memory.Bytes // of all: clean copies
 	taken time.Duration
 	clock *time.Duration
 }
 
 func (m *slotMaker) List(int, []memory.Segment) ([]memory.Segment, error) { return m.list, nil }
-func (m *slotMaker) Pool(int) (memory.Bytes, memory.Bytes, error)         { return m.all, m.all, nil }
+func (m *slotMaker) Pool(int) (memory.Bytes, memory.Bytes, error)         { return m.all, m.all - m.kept, nil }
+
+func (m *slotMaker) Forgo(_ int, keep memory.Bytes) (memory.Bytes, error) {
+	m.kept = min(m.kept, keep)
+	return m.kept, nil
+}
 
 func (m *slotMaker) Slots(_, count int, size memory.Bytes) error {
 	for ; m.made[size] < count; m.made[size]++ {
@@ -126,7 +132,7 @@ func (m *slotMaker) Slots(_, count int, size memory.Bytes) error {
 }
 
 func (m *slotMaker) Trim(_ int, keep memory.Bytes) error {
-	m.all = keep
+	m.all = m.kept + keep
 	return nil
 }
 
@@ -140,6 +146,7 @@ func TestHostMemoryAhead(t *testing.T) {
 		list: []memory.Segment{
 			{ID: 1, Bytes: 2 * mib}, {ID: 2, Bytes: 32 * mib}, {ID: 3, Bytes: 32 * mib},
 			{ID: 4, Bytes: 32 * mib, State: memory.Host}, {ID: 5, Bytes: 8 * mib, Pin: memory.Asked},
+			{ID: 6, Bytes: 32 * mib, Kept: true}, // has one
 		},
 		made: map[memory.Bytes]int{}, taken: 7 * time.Millisecond, clock: &now,
 	}
@@ -174,5 +181,13 @@ func TestHostMemoryAhead(t *testing.T) {
 	}
 	if err := k.room(m, 0, 40*mib, 40*mib); err != nil {
 		t.Errorf("what is there: %v", err)
+	}
+	m.kept = 24 * mib
+	if err := k.room(m, 0, 32*mib, 40*mib); err != nil || m.kept != 8*mib {
+		t.Errorf("16 MiB are free, for 32 clean copies are given up: %v, %s kept", err, m.kept)
+	}
+	m.kept = 24 * mib
+	if _, err := k.step(m, 0, Orders{Host: 20 * mib}, f, p); err != nil || m.all != 20*mib || m.kept != 20*mib {
+		t.Errorf("%s, %s of clean copies kept of 20 MiB allowed: %v", m.all, m.kept, err)
 	}
 }

@@ -31,6 +31,8 @@ const (
 	fnUnheld
 	fnDriver
 	fnPool
+	fnSpare
+	fnForgo
 )
 
 // segmentView is struct xm_segment.
@@ -38,6 +40,7 @@ type segmentView struct {
 	id, address, bytes uint64
 	state, flags       uint32
 	allocation, used   uint64
+	version            uint64
 }
 
 // at reads a word of C's.
@@ -71,7 +74,7 @@ func (l lentTable) List(section int, into []memory.Segment) ([]memory.Segment, e
 	for _, v := range views[:n] {
 		s := memory.Segment{
 			ID: memory.ID(v.id), Address: v.address, Bytes: memory.Bytes(v.bytes), State: memory.State(v.state),
-			Arena: v.flags&2 != 0, Allocation: v.allocation, Used: v.used,
+			Arena: v.flags&2 != 0, Allocation: v.allocation, Used: v.used, Kept: v.flags&8 != 0, Version: v.version,
 		}
 		if v.flags&5 != 0 {
 			s.Pin = memory.Asked
@@ -116,6 +119,14 @@ func (l lentTable) batch(fn, section int, ids []memory.ID) error {
 	return err
 }
 
+func (l lentTable) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
+	kept := new(uint64)
+	err := l.status(fnForgo, uintptr(section), uintptr(keep), uintptr(unsafe.Pointer(kept)))
+	runtime.KeepAlive(kept)
+	return memory.Bytes(*kept), err
+}
+
+func (l lentTable) Spare(section int, ids []memory.ID) error  { return l.batch(fnSpare, section, ids) }
 func (l lentTable) Away(section int, ids []memory.ID) error   { return l.batch(fnAway, section, ids) }
 func (l lentTable) Load(section int, ids []memory.ID) error   { return l.batch(fnLoad, section, ids) }
 func (l lentTable) Loaded(section int, ids []memory.ID) error { return l.batch(fnLoaded, section, ids) }

@@ -62,6 +62,7 @@ func (l memoryLines) Orders() (uint32, mover.Orders) {
 		Drained: m.Flags&board.MemoryDrained != 0,
 		Prepare: m.Flags&board.MemoryPrepare != 0,
 		Gentle:  m.Flags&board.MemoryGentle != 0,
+		Turn:    m.Turn,
 		Target:  memory.Clamp(m.Target, memory.MaxBytes),
 		Host:    memory.Clamp(m.Host, memory.MaxBytes),
 	}
@@ -70,7 +71,16 @@ func (l memoryLines) Orders() (uint32, mover.Orders) {
 func (l memoryLines) WaitOrders(old uint32, limit time.Duration) { _ = l.device.WaitMemory(old, limit) }
 func (l memoryLines) Holds() uint32                              { return l.device.DidWish() }
 func (l memoryLines) WaitHolds(old uint32, limit time.Duration)  { _ = l.device.WaitDidWish(old, limit) }
-func (l memoryLines) Wake()                                      { l.device.WakeMemory(); l.device.WakeDidWish() }
+func (l memoryLines) Freed() uint32                              { return l.device.MemoryFreed() }
+func (l memoryLines) WaitFreed(old uint32, limit time.Duration) {
+	_ = l.device.WaitMemoryFreed(old, limit)
+}
+
+func (l memoryLines) Wake() {
+	l.device.WakeMemory()
+	l.device.WakeDidWish()
+	l.device.WakeMemoryFreed()
+}
 
 func (l memoryLines) Figures() mover.Figures {
 	v := l.board.MemoryView(l.index)
@@ -80,6 +90,14 @@ func (l memoryLines) Figures() mover.Figures {
 func (l memoryLines) Open() bool                  { return l.device.Gate().Open() }
 func (l memoryLines) Done(want uint32)            { l.device.SetMemoryDid(want) }
 func (l memoryLines) Stalled(total time.Duration) { l.device.SetMemoryStall(total) }
+
+func (l memoryLines) Foreseen(working, exchange memory.Bytes) {
+	l.device.SetMemoryForeseen(uint64(working), uint64(exchange))
+}
+
+func (l memoryLines) Clean(hashed, spared, wrong memory.Bytes) {
+	l.device.SetMemoryClean(board.CleanBytes{Hashed: uint64(hashed), Spared: uint64(spared), Wrong: uint64(wrong)})
+}
 
 func (l memoryLines) Ring() {
 	one := [8]byte{0: 1}

@@ -17,6 +17,8 @@ static int mem_load(const struct xm_memory *m, uint32_t s, const uint64_t *ids, 
 static int mem_loaded(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->loaded(s, ids, n); }
 static int mem_unheld(const struct xm_memory *m, uint32_t s, int begin) { return m->unheld(s, begin); }
 static int mem_pool(const struct xm_memory *m, uint32_t s, uint64_t *all, uint64_t *idle) { return m->pool(s, all, idle); }
+static int mem_spare(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->spare(s, ids, n); }
+static int mem_forgo(const struct xm_memory *m, uint32_t s, uint64_t keep, uint64_t *kept) { return m->forgo(s, keep, kept); }
 static void *mem_driver(const struct xm_memory *m, const char *name) { return m->driver(name); }
 */
 import "C"
@@ -92,6 +94,7 @@ func segment(v *C.struct_xm_segment) memory.Segment {
 		ID: memory.ID(v.id), Address: uint64(v.address), Bytes: memory.Clamp(uint64(v.bytes), memory.MaxBytes),
 		State: memory.State(v.state), Arena: v.flags&C.XM_SEGMENT_ARENA != 0,
 		Allocation: uint64(v.allocation), Used: uint64(v.used),
+		Kept: v.flags&C.XM_SEGMENT_KEPT != 0, Version: uint64(v.version),
 	}
 	if v.flags&(C.XM_SEGMENT_PINNED|C.XM_SEGMENT_BUSY) != 0 {
 		s.Pin = memory.Asked // it stays, whatever the reason
@@ -148,6 +151,16 @@ func (l *lent) Load(section int, list []memory.ID) error {
 
 func (l *lent) Loaded(section int, list []memory.ID) error {
 	return ids(list, func(p *C.uint64_t, n C.int) C.int { return C.mem_loaded(l.m, C.uint32_t(section), p, n) })
+}
+
+func (l *lent) Spare(section int, list []memory.ID) error {
+	return ids(list, func(p *C.uint64_t, n C.int) C.int { return C.mem_spare(l.m, C.uint32_t(section), p, n) })
+}
+
+func (l *lent) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
+	var kept C.uint64_t
+	err := status(C.mem_forgo(l.m, C.uint32_t(section), C.uint64_t(keep), &kept))
+	return memory.Clamp(uint64(kept), memory.MaxBytes), err
 }
 
 func (l *lent) Unheld(section int, begin bool) error {

@@ -39,7 +39,7 @@ struct xm_host_slot {
 
 /* Invariants, but while its range is made: mapped to `device` in DEVICE and LOADING, to
  * the slot in HOST, to nothing in AWAY. `device` is a handle exactly in DEVICE and LOADING;
- * `slot` is set in HOST, AWAY and LOADING, and in DEVICE when a copy out was begun. */
+ * `slot` is set in HOST, AWAY and LOADING, and in DEVICE when it is kept or a copy out was begun. */
 struct xm_seg {
 	struct xm_seg *next; /* of its range, by address; or of the free */
 	struct xm_range *range;
@@ -50,6 +50,8 @@ struct xm_seg {
 	bool mapped;
 	CUmemGenericAllocationHandle device;
 	struct xm_host_slot *slot;
+	bool kept;        /* DEVICE, and the slot has the bytes as they came in */
+	uint64_t version; /* of what the slot holds */
 };
 
 /* What the program got from one allocation, or a free piece of an arena. */
@@ -108,6 +110,7 @@ struct xm_mem {
 	uint64_t promised; /* of the resident: of a batch about to be LOADING, which is counted where it is as well */
 	uint64_t cached;
 	uint64_t slots_all, slots_free; /* bytes of slots that exist, being made included; of those nobody has */
+	uint64_t slots_kept; /* of those that are clean copies */
 	uint64_t asked;   /* by allocations that exist: what the program wants of it */
 	uint64_t pinned;  /* passed through (mem_count.c) */
 	uint64_t pinned_by[XM_COUNT_KINDS];
@@ -161,8 +164,13 @@ XM_INTERNAL struct xm_host_slot *xm_slot_record(void);
 XM_INTERNAL void xm_slot_forget(struct xm_host_slot *slot);
 XM_INTERNAL void xm_seg_state(struct xm_seg *s, uint32_t state); /* and the sums over states */
 
+/* What the slot holds is to change, or the slot to go: it is no clean copy any more. */
+XM_INTERNAL void xm_seg_forget(struct xm_seg *s);
+
 /* Shows the figures on the board. */
 XM_INTERNAL void xm_mem_tell(struct xm_mem *m);
+/* Wakes those who wait for room, if there is less on the device than there was. No lock held. */
+XM_INTERNAL void xm_mem_fell(struct xm_mem *m, uint64_t before);
 
 /* --- mem_vmm.c: the driver. No lock but the move lock ---------------------- */
 
@@ -177,14 +185,16 @@ XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; f
 
 /* --- mem_slot.c ------------------------------------------------------------ */
 
-/* A free slot of that size, or a new one. Beyond what the daemon allows free ones of
- * other sizes are given up for it; then CUDA_ERROR_OUT_OF_MEMORY. */
+/* A free slot of that size, or a new one. Beyond what the daemon allows, or the host has,
+ * a clean copy is given up for it, or free ones of other sizes; then CUDA_ERROR_OUT_OF_MEMORY. */
 XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot);
 /* xm_mem_lock held. */
 XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
 XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);
 XM_INTERNAL void xm_slot_trim(struct xm_mem *m, uint64_t keep);
 XM_INTERNAL void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle);
+/* Clean copies become free until at most so many bytes are kept; returns how many are. */
+XM_INTERNAL uint64_t xm_slot_forgo(struct xm_mem *m, uint64_t keep);
 
 /* --- mem_room.c ------------------------------------------------------------ */
 

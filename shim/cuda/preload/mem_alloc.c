@@ -172,9 +172,11 @@ CUresult xm_mem_free(struct xm_mem *m, CUdeviceptr at)
 {
 	CUresult result = CUDA_ERROR_INVALID_VALUE;
 	struct xm_range *range;
+	uint64_t before;
 
 	xm_move_take(m);
 	pthread_mutex_lock(&xm_mem_lock);
+	before = m->resident;
 	if (take(at, &range))
 		result = CUDA_SUCCESS;
 	pthread_mutex_unlock(&xm_mem_lock);
@@ -184,6 +186,7 @@ CUresult xm_mem_free(struct xm_mem *m, CUdeviceptr at)
 	xm_mem_tell(m);
 	pthread_mutex_unlock(&xm_mem_lock);
 	xm_move_give(m);
+	xm_mem_fell(m, before);
 	return result;
 }
 
@@ -211,10 +214,12 @@ void xm_mem_context_ended(CUcontext context)
 	for (uint32_t i = 0; context && i < XM_BOARD_DEVICES; i++) {
 		struct xm_mem *m = xm_mem_of(i);
 		struct xm_range *r;
+		uint64_t before;
 
 		if (!m)
 			continue;
 		xm_move_take(m);
+		before = m->resident; /* a little old is old enough */
 		for (;;) {
 			pthread_mutex_lock(&xm_mem_lock);
 			xm_arena_forget(m, context); /* with all its pieces: every range of it goes */
@@ -228,5 +233,6 @@ void xm_mem_context_ended(CUcontext context)
 		xm_mem_tell(m);
 		pthread_mutex_unlock(&xm_mem_lock);
 		xm_move_give(m);
+		xm_mem_fell(m, before);
 	}
 }

@@ -10,6 +10,7 @@
 /* The segments of a call, by address. */
 struct batch {
 	struct xm_mem *m;
+	bool spared; /* what goes out was not copied */
 	struct xm_seg *segs[XM_MEMORY_BATCH];
 	int n;
 };
@@ -76,7 +77,8 @@ static void state_of(struct batch *b, int from, int end, uint32_t state)
 
 static uint32_t flags_of(const struct xm_seg *s, bool busy)
 {
-	return (s->range->mem->peers ? XM_SEGMENT_PINNED : 0) | (s->range->arena ? XM_SEGMENT_ARENA : 0) | (busy ? XM_SEGMENT_BUSY : 0);
+	return (s->range->mem->peers ? XM_SEGMENT_PINNED : 0) | (s->range->arena ? XM_SEGMENT_ARENA : 0) | (busy ? XM_SEGMENT_BUSY : 0) |
+	       (s->kept ? XM_SEGMENT_KEPT : 0);
 }
 
 static int list(uint32_t section, struct xm_segment *views, int n)
@@ -98,7 +100,8 @@ static int list(uint32_t section, struct xm_segment *views, int n)
 								   .state = s->state,
 								   .flags = flags_of(s, busy),
 								   .allocation = r->number,
-								   .used = r->used_at};
+								   .used = r->used_at,
+								   .version = s->version};
 	}
 	pthread_mutex_unlock(&xm_mem_lock);
 	return count;
@@ -144,17 +147,24 @@ static int with_slot(struct xm_mem *m, uint64_t id, uint64_t *pool_address)
 	int status = gather(&b, &id, 1, 1u << XM_SEGMENT_DEVICE | 1u << XM_SEGMENT_HOST | 1u << XM_SEGMENT_AWAY | 1u << XM_SEGMENT_LOADING);
 	struct xm_host_slot *slot;
 
+	struct xm_seg *s = b.segs[0];
+
 	if (status && status != -EBUSY)
 		return status;
-	if (!b.segs[0]->slot) {
-		status = of_host(xm_slot_get(m, b.segs[0]->bytes, &slot));
+	pthread_mutex_lock(&xm_mem_lock);
+	if (s->state == XM_SEGMENT_DEVICE)
+		xm_seg_forget(s); /* and nobody else takes the slot from here on */
+	slot = s->slot;
+	pthread_mutex_unlock(&xm_mem_lock);
+	if (!slot) {
+		status = of_host(xm_slot_get(m, s->bytes, &slot));
 		if (status)
 			return status;
 		pthread_mutex_lock(&xm_mem_lock);
-		b.segs[0]->slot = slot;
+		s->slot = slot;
 		pthread_mutex_unlock(&xm_mem_lock);
 	}
-	*pool_address = b.segs[0]->slot->at;
+	*pool_address = slot->at;
 	return 0;
 }
 
@@ -181,7 +191,7 @@ static void let_device_go(struct batch *b, int from, int end)
 	uint64_t out = 0;
 
 	for (int i = from; i < end; i++) {
-		out += b->segs[i]->state == XM_SEGMENT_DEVICE ? b->segs[i]->bytes : 0;
+		out += b->segs[i]->state == XM_SEGMENT_DEVICE && !b->spared ? b->segs[i]->bytes : 0;
 		xm_vmm_release(b->segs[i]->device);
 		b->segs[i]->device = 0;
 		b->segs[i]->mapped = false;
@@ -192,22 +202,58 @@ static void let_device_go(struct batch *b, int from, int end)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
-static int take_away(struct batch *b)
+/* *done: how many went. */
+static int unmap_all(struct batch *b, int *done)
 {
 	uint64_t bytes;
 	CUresult r;
 
-	for (int i = 0; i < b->n; i++)
-		if (!b->segs[i]->slot)
-			return -EINVAL;
-	for (int i = 0, end; i < b->n; i = end) {
-		end = stretch(b, i, &bytes);
-		r = xm_vmm_unmap(b->segs[i]->at, bytes);
+	for (int end; *done < b->n; *done = end) {
+		end = stretch(b, *done, &bytes);
+		r = xm_vmm_unmap(b->segs[*done]->at, bytes);
 		if (r)
 			return (int)r;
-		let_device_go(b, i, end);
+		let_device_go(b, *done, end);
 	}
 	return 0;
+}
+
+static int take_away(struct batch *b)
+{
+	int done = 0;
+
+	for (int i = 0; i < b->n; i++)
+		if (!b->segs[i]->slot || b->segs[i]->kept)
+			return -EINVAL;
+	return unmap_all(b, &done);
+}
+
+/* xm_mem_lock held. A slot of a segment that is not kept is nobody else's to take. */
+static void keep(struct xm_seg *s, bool on)
+{
+	s->range->mem->slots_kept += on ? s->bytes : -s->bytes;
+	s->kept = on;
+}
+
+static int take_clean(struct batch *b)
+{
+	int status = 0, done = 0;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	for (int i = 0; i < b->n; i++)
+		status = b->segs[i]->kept ? status : -ESTALE;
+	for (int i = 0; i < b->n && !status; i++)
+		keep(b->segs[i], false);
+	pthread_mutex_unlock(&xm_mem_lock);
+	if (status)
+		return status;
+	b->spared = true;
+	status = unmap_all(b, &done);
+	pthread_mutex_lock(&xm_mem_lock);
+	for (; done < b->n; done++)
+		keep(b->segs[done], true);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return status;
 }
 
 /* One call of the engine on a batch. */
@@ -235,6 +281,21 @@ static int on_batch(uint32_t section, const uint64_t *ids, int n, uint32_t state
 static int away(uint32_t section, const uint64_t *ids, int n)
 {
 	return on_batch(section, ids, n, 1u << XM_SEGMENT_DEVICE | 1u << XM_SEGMENT_LOADING, take_away);
+}
+
+static int spare(uint32_t section, const uint64_t *ids, int n)
+{
+	return on_batch(section, ids, n, 1u << XM_SEGMENT_DEVICE, take_clean);
+}
+
+static int forgo(uint32_t section, uint64_t bytes, uint64_t *kept)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	*kept = xm_slot_forgo(m, bytes);
+	return 0;
 }
 
 /* --- load ------------------------------------------------------------------------- */
@@ -369,8 +430,7 @@ static int settle(struct batch *b)
 	pthread_mutex_lock(&xm_mem_lock);
 	for (int i = 0; i < b->n; i++) {
 		xm_seg_state(b->segs[i], XM_SEGMENT_DEVICE);
-		xm_slot_put(b->m, b->segs[i]->slot);
-		b->segs[i]->slot = NULL;
+		keep(b->segs[i], true);
 		b->m->in += b->segs[i]->bytes;
 	}
 	pthread_mutex_unlock(&xm_mem_lock);
@@ -426,8 +486,10 @@ static CUresult bring_home(struct xm_seg *from, struct xm_seg **next)
 	if (r)
 		return r;
 	pthread_mutex_lock(&xm_mem_lock);
-	for (struct xm_seg *k = from; k != s; k = k->next)
+	for (struct xm_seg *k = from; k != s; k = k->next) {
 		xm_seg_state(k, XM_SEGMENT_HOST);
+		xm_seg_forget(k); /* the program may write to it */
+	}
 	pthread_mutex_unlock(&xm_mem_lock);
 	return r;
 }
@@ -492,4 +554,6 @@ const struct xm_memory xm_memory = {
 	.unheld = unheld,
 	.driver = driver,
 	.pool = pool,
+	.spare = spare,
+	.forgo = forgo,
 };

@@ -34,6 +34,7 @@ static bool keep(struct xm_range *r)
 		r->blocks = b->behind;
 		xm_block_free(b);
 	}
+	xm_seg_forget(s);
 	if (s->slot)
 		xm_slot_put(m, s->slot);
 	s->slot = NULL;
@@ -211,6 +212,7 @@ static void release(struct xm_seg *s)
 		m->host -= s->bytes;
 	m->gone -= s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
 	m->loading -= s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
+	xm_seg_forget(s);
 	if (s->slot)
 		xm_slot_put(m, s->slot);
 	s->slot = NULL;

@@ -94,20 +94,61 @@ static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes)
 	return slot;
 }
 
+/* xm_mem_lock held. Gives up a clean copy of that size, 0: of any; its slot is free then. */
+static bool forgo(struct xm_mem *m, uint64_t bytes)
+{
+	for (struct xm_range *r = m->slots_kept ? m->first : NULL; r; r = r->next)
+		for (struct xm_seg *s = r->segs; s; s = s->next)
+			if (s->kept && (!bytes || s->bytes == bytes)) {
+				xm_seg_forget(s);
+				xm_slot_put(m, s->slot);
+				s->slot = NULL;
+				return true;
+			}
+	return false;
+}
+
+uint64_t xm_slot_forgo(struct xm_mem *m, uint64_t keep)
+{
+	uint64_t kept;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	while (m->slots_kept > keep && forgo(m, 0))
+		;
+	kept = m->slots_kept;
+	xm_mem_tell(m);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return kept;
+}
+
+/* What there is goes before more is made: a clean copy saves 0.7 ms of copying, to make a
+ * slot takes 7; but it saves that at every move, so it goes only when there may be no more. */
 CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot)
 {
 	uint64_t excess, idle;
+	CUresult r;
 
 	pthread_mutex_lock(&xm_mem_lock);
 	*slot = take(m, bytes);
 	excess = *slot ? 0 : too_much(m, bytes);
+	if (excess && forgo(m, bytes))
+		*slot = take(m, bytes);
+	while (!*slot && excess > m->slots_free && forgo(m, 0))
+		;
 	idle = m->slots_free;
 	pthread_mutex_unlock(&xm_mem_lock);
 	if (*slot)
 		return CUDA_SUCCESS;
 	if (excess && excess <= idle)
 		xm_slot_trim(m, idle - excess);
-	return make_slot(m, bytes, slot);
+	r = make_slot(m, bytes, slot);
+	if (r != CUDA_ERROR_OUT_OF_MEMORY)
+		return r;
+	pthread_mutex_lock(&xm_mem_lock);
+	if (forgo(m, bytes))
+		*slot = take(m, bytes);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return *slot ? CUDA_SUCCESS : r;
 }
 
 void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle)
@@ -144,6 +185,7 @@ CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes)
 			break;
 		pthread_mutex_lock(&xm_mem_lock);
 		xm_slot_put(m, slot);
+		xm_mem_tell(m);
 		pthread_mutex_unlock(&xm_mem_lock);
 	}
 	return r;
@@ -165,5 +207,8 @@ void xm_slot_trim(struct xm_mem *m, uint64_t keep)
 		undo(slot, true);
 		end(m, slot, slot->bytes);
 	}
+	pthread_mutex_lock(&xm_mem_lock);
+	xm_mem_tell(m);
+	pthread_mutex_unlock(&xm_mem_lock);
 	xm_quiet_end(quiet);
 }

@@ -97,6 +97,14 @@ void xm_seg_state(struct xm_seg *s, uint32_t state)
 	m->loading += s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
 }
 
+void xm_seg_forget(struct xm_seg *s)
+{
+	s->version++;
+	if (s->kept)
+		s->range->mem->slots_kept -= s->bytes;
+	s->kept = false;
+}
+
 /* --- ranges ------------------------------------------------------------------ */
 
 struct xm_range *xm_range_new(struct xm_mem *m)
@@ -283,6 +291,16 @@ static uint32_t flags_of(const struct xm_mem *m)
 	return flags;
 }
 
+static void tell_more(const struct xm_mem *m, struct xm_library_memory *l)
+{
+	set(&l->kept, m->slots_kept);
+	set(&l->slots, m->slots_all);
+	for (int i = 0; i < XM_COUNT_KINDS; i++)
+		set(&l->pinned_by[i], m->pinned_by[i]);
+}
+
+_Static_assert(XM_COUNT_KINDS == XM_MEMORY_PINS, "kinds of pinned memory");
+
 void xm_mem_tell(struct xm_mem *m)
 {
 	struct xm_device *s;
@@ -302,6 +320,29 @@ void xm_mem_tell(struct xm_mem *m)
 		set(&s->client.mem_loading, m->loading);
 		set(&s->client.mem_waste, all > m->asked ? all - m->asked : 0);
 		__atomic_store_n(&s->client_memory.flags, flags_of(m), __ATOMIC_SEQ_CST);
+		if (xm_state.board)
+			tell_more(m, &xm_state.board->more[xm_mem_index(m)].library_memory);
 	}
 	pthread_mutex_unlock(&xm_lock);
+}
+
+void xm_mem_fell(struct xm_mem *m, uint64_t before)
+{
+	uint32_t *word = NULL;
+	bool fell;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	fell = m->resident < before;
+	pthread_mutex_unlock(&xm_mem_lock);
+	if (!fell)
+		return;
+	pthread_mutex_lock(&xm_lock);
+	if (xm_state.board && xm_state.devs[xm_mem_index(m)].section && !xm_state.leaving) {
+		word = &xm_state.board->more[xm_mem_index(m)].library_memory.freed;
+		__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
+		xm_signal_fd(xm_state.event_fd);
+	}
+	pthread_mutex_unlock(&xm_lock);
+	if (word) /* the mapping stays */
+		xm_wake_word((const _Atomic uint32_t *)word);
 }

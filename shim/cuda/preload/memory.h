@@ -16,6 +16,9 @@
  *
  * To move out:  begin, slot, copy address -> slot, wait for the copy, away, end.
  * To move in:   begin, load, copy slot -> address, wait for the copy, loaded, end.
+ * A segment that came in keeps its slot for as long as nobody needs that more: it has
+ * the bytes as they came, and what did not change since goes out by spare, uncopied.
+ * Whether it changed the engine finds out, by the bytes; here nobody looks.
  * Copies are made in a context of the agent's own, with the driver's functions as
  * `driver` gives them, and nothing is copied but between begin and end.
  *
@@ -40,6 +43,7 @@ enum {
 	XM_SEGMENT_PINNED = 1, /* is not to be moved, for good */
 	XM_SEGMENT_ARENA = 2,  /* holds small allocations */
 	XM_SEGMENT_BUSY = 4,   /* a thread is in the driver with a command on it: not in this move */
+	XM_SEGMENT_KEPT = 8,   /* DEVICE, and its slot has its bytes as they came in */
 };
 
 struct xm_segment {
@@ -48,6 +52,7 @@ struct xm_segment {
 	uint32_t state, flags;
 	uint64_t allocation; /* number of the address range it is a piece of; later ones have larger numbers */
 	uint64_t used;       /* when a copy or memset last named it, CLOCK_MONOTONIC ns; 0: none did */
+	uint64_t version;    /* of what its slot holds: while it is the same so are the bytes there */
 };
 
 struct xm_memory {
@@ -77,7 +82,8 @@ struct xm_memory {
 	int (*trim)(uint32_t section, uint64_t bytes);
 
 	/* The pool address of the segment's slot; takes a free one, or makes one, when it
-	 * has none. -ENOMEM: as above, with no free ones of other sizes left to give up. */
+	 * has none. -ENOMEM: as above, with no free ones of other sizes and no clean copies left
+	 * to give up. Of a DEVICE one the slot is about to be written: it is kept no more. */
 	int (*slot)(uint32_t section, uint64_t id, uint64_t *pool_address);
 
 	/* DEVICE -> AWAY: the bytes are in the slots. LOADING -> AWAY: they still are, what
@@ -89,7 +95,7 @@ struct xm_memory {
 	 * they were, but that a HOST one may be AWAY. */
 	int (*load)(uint32_t section, const uint64_t *ids, int n);
 
-	/* LOADING -> DEVICE: the bytes are there. Slots become free. */
+	/* LOADING -> DEVICE: the bytes are there. Slots are kept. */
 	int (*loaded)(uint32_t section, const uint64_t *ids, int n);
 
 	/* Brackets, on one thread, the making of a context that must never be held: the
@@ -101,6 +107,14 @@ struct xm_memory {
 
 	/* Bytes of slots that there are, and of these those that are free. */
 	int (*pool)(uint32_t section, uint64_t *all, uint64_t *idle);
+
+	/* DEVICE -> AWAY for segments that are KEPT and did not change. -ESTALE: one is kept
+	 * no more; -EBUSY as for away: nothing was done. Another failure leaves some as they were. */
+	int (*spare)(uint32_t section, const uint64_t *ids, int n);
+
+	/* Gives up clean copies until at most so many bytes are kept: their slots are free
+	 * then. *kept: how much is kept afterwards. No begin is needed. */
+	int (*forgo)(uint32_t section, uint64_t keep, uint64_t *kept);
 };
 
 #endif

@@ -34,6 +34,7 @@ struct xm_state xm_state;
 pthread_mutex_t xm_lock = PTHREAD_MUTEX_INITIALIZER;
 _Atomic bool xm_aside;
 static struct xm_device section;
+static struct xm_board board; /* of which only `more` is looked at */
 static uint64_t clock_ns = 1;
 static bool dead;
 static void (*meanwhile)(void); /* runs while somebody waits */
@@ -183,10 +184,29 @@ static void look(const struct block *b)
     (void)*word_at(b->at + b->bytes - 1);
 }
 
+/* What a slot held at a version: it holds that at the same version ever after. */
+static struct note {
+    uint64_t id, version, sum;
+} noted[HANDLES];
+
+static void same_at_the_same_version(const struct xm_seg *s)
+{
+    struct note *n = &noted[s->id % HANDLES];
+    uint64_t sum = 1;
+
+    if (!s->slot || s->state == XM_SEGMENT_HOST || (s->state == XM_SEGMENT_DEVICE && !s->kept))
+        return; /* the program, or the engine, is writing to it */
+    for (uint64_t i = 0; i < s->bytes; i += GRANULE)
+        sum = sum * 31 + *word_at(s->slot->at + i);
+    if (n->id == s->id && n->version == s->version)
+        WANT(sum, n->sum);
+    *n = (struct note){s->id, s->version, sum};
+}
+
 /* Every sum is what is there. */
 static void sums(void)
 {
-    uint64_t on_device = 0, in_host = 0, asked = 0, gone = 0, loading = 0, all, idle;
+    uint64_t on_device = 0, in_host = 0, asked = 0, gone = 0, loading = 0, kept = 0, all, idle;
 
     for (struct xm_range *r = m->first; r; r = r->next)
         for (struct xm_seg *s = r->segs; s; s = s->next) {
@@ -195,8 +215,11 @@ static void sums(void)
             *(device ? &on_device : &in_host) += s->bytes;
             gone += s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
             loading += s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
+            kept += s->kept ? s->bytes : 0;
             TRUE((s->device != 0) == device);
             TRUE(s->slot || s->state == XM_SEGMENT_DEVICE);
+            TRUE(!s->kept || (s->slot && s->state == XM_SEGMENT_DEVICE));
+            same_at_the_same_version(s);
         }
     for (struct xm_range *r = m->cache; r; r = r->next)
         on_device += r->bytes;
@@ -212,7 +235,10 @@ static void sums(void)
     WANT(xm_memory.pool(0, &all, &idle), 0);
     if (!unmaps_failed)
         WANT(all, host_bytes());
-    TRUE(idle <= all && all - idle >= in_host);
+    TRUE(idle <= all && all - idle >= in_host + kept);
+    WANT(m->slots_kept, kept);
+    WANT(board.more[0].library_memory.kept, kept);
+    WANT(board.more[0].library_memory.slots, all);
     WANT(m->promised, 0);
     WANT(section.client.mem_loading, loading);
     WANT(section.client_memory.allocated, on_device + in_host);
@@ -266,6 +292,28 @@ static void release(struct block *b)
 
 static struct xm_segment views[HANDLES];
 
+/* Those that did not change since they came in go without being copied. */
+static void go_clean(const struct xm_segment *v, int n)
+{
+    uint64_t ids[XM_MEMORY_BATCH] = {0}, out = m->out;
+    int chosen = 0, status;
+
+    for (int i = 0; i < n; i++) {
+        const struct xm_seg *s = v[i].flags & XM_SEGMENT_KEPT ? xm_seg_find(m, v[i].id) : NULL;
+        bool same = s && chance(2);
+
+        for (uint64_t at = 0; same && at < v[i].bytes; at += GRANULE)
+            same = *word_at(v[i].address + at) == *word_at(s->slot->at + at);
+        if (same)
+            ids[chosen++] = v[i].id;
+    }
+    if (chosen && !chance(8))
+        (void)xm_slot_forgo(m, chance(20) * GRANULE); /* somebody needs slots meanwhile */
+    status = xm_memory.spare(0, ids, chosen);
+    TRUE(!status || status == -ESTALE || status > 0);
+    WANT(m->out, out);
+}
+
 static void go_out(const struct xm_segment *v, int n)
 {
     uint64_t ids[XM_MEMORY_BATCH] = {0}, slot;
@@ -314,10 +362,16 @@ static void move(void)
     for (unsigned rounds = chance(4); rounds; rounds--) {
         n = xm_memory.list(0, views, HANDLES);
         TRUE(n >= 0 && n < XM_MEMORY_BATCH);
-        if (chance(2))
+        switch (chance(3)) {
+        case 0:
+            go_clean(views, n);
+            break;
+        case 1:
             go_out(views, n);
-        else
+            break;
+        default:
             come_in(views, n);
+        }
         sums();
     }
     if (chance(10))
@@ -358,6 +412,7 @@ static void step(void)
         break;
     case 6:
         section.daemon_memory.target = m->resident + (uint64_t)chance(20) * (GRANULE * 16);
+        section.daemon_memory.host = chance(2) ? 0 : m->slots_all + chance(20) * GRANULE;
         break;
     default:
         move();
@@ -411,6 +466,7 @@ static void anew(unsigned with)
     dead = false;
     section = (struct xm_device){.daemon_memory = {.want = 1, .flags = XM_MEMORY_MANAGED, .target = (uint64_t)4 << 30}};
     xm_state.devs[0].section = &section;
+    xm_state.board = &board;
     m->verdict = XM_MEM_ON;
     m->card = card;
     m->opening = 0;
@@ -631,6 +687,67 @@ static void host_memory_is_bounded(void)
     nothing_is_left();
 }
 
+/* A clean copy is kept until its slot is needed, and what went by it is there again. */
+static void clean_copies_give_way(void)
+{
+    uint64_t ids[2], slot, kept, all, idle, version, out = m->out;
+    uint32_t freed;
+
+    anew(1);
+    WANT(xm_mem_allocate(m, contexts[0], 64u << 20, &blocks[0].at), 0);
+    blocks[0].bytes = 64u << 20;
+    stamp(&blocks[0]);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.list(0, views, HANDLES), 2);
+    for (int i = 0; i < 2; i++) {
+        ids[i] = views[i].id;
+        WANT(xm_memory.slot(0, ids[i], &slot), 0);
+        copy_granules(slot, views[i].address, views[i].bytes);
+    }
+    WANT(xm_memory.spare(0, ids, 2), -ESTALE); /* they came from nowhere */
+    WANT(xm_memory.away(0, ids, 2), 0);
+    WANT(xm_memory.load(0, ids, 2), 0);
+    for (int i = 0; i < 2; i++)
+        copy_granules(views[i].address, xm_seg_find(m, ids[i])->slot->at, views[i].bytes);
+    WANT(xm_memory.loaded(0, ids, 2), 0);
+    WANT(xm_memory.pool(0, &all, &idle), 0);
+    WANT(all, 64u << 20);
+    WANT(idle, 0);
+    version = xm_seg_find(m, ids[0])->version;
+    WANT(xm_memory.away(0, ids, 1), -EINVAL); /* nothing was copied */
+    WANT(xm_memory.spare(0, ids, 2), 0);
+    WANT(xm_seg_find(m, ids[0])->version, version);
+    WANT(m->out, out + (64u << 20)); /* of the first time */
+    sums();
+    WANT(xm_memory.load(0, ids, 2), 0);
+    for (int i = 0; i < 2; i++)
+        copy_granules(views[i].address, xm_seg_find(m, ids[i])->slot->at, views[i].bytes);
+    WANT(xm_memory.loaded(0, ids, 2), 0);
+    WANT(xm_memory.end(0), 0);
+    WANT(xm_memory_ready(0), 0);
+    xm_memory_opened(0);
+    all_is_well();
+    section.daemon_memory.host = 64u << 20; /* no more than there are */
+    section.daemon_memory.target = 64u << 20;
+    WANT(xm_mem_allocate(m, contexts[0], 32u << 20, &blocks[1].at), 0);
+    blocks[1].bytes = 32u << 20;
+    stamp(&blocks[1]);
+    WANT(m->slots_kept, 32u << 20);
+    WANT(m->slots_all, 64u << 20);
+    all_is_well();
+    WANT(xm_memory.forgo(0, 32u << 20, &kept), 0);
+    WANT(kept, 32u << 20);
+    WANT(xm_memory.forgo(0, 1, &kept), 0);
+    WANT(kept, 0);
+    WANT(m->slots_free, 32u << 20);
+    WANT(xm_memory.forgo(3, 0, &kept), -ENODEV);
+    freed = board.more[0].library_memory.freed;
+    release(&blocks[0]);
+    TRUE(board.more[0].library_memory.freed != freed);
+    nothing_is_left();
+}
+
 static const uint64_t low = 80u << 20;
 static uint64_t acknowledged; /* the target that the daemon knows to hold; 0: none */
 static long locks_until;
@@ -688,6 +805,7 @@ int main(void)
     load_fails_at_every_call();
     loading_is_given_back();
     host_memory_is_bounded();
+    clean_copies_give_way();
     lowered_while_allocating();
     for (unsigned i = 1; i <= 60; i++)
         history(i, 300);

@@ -1,0 +1,215 @@
+package mover
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/bits"
+	"time"
+
+	"xmsched/hal/cuda"
+	"xmsched/hal/cuda/abi"
+	"xmsched/hal/kernels"
+	"xmsched/memory"
+)
+
+const (
+	unitsOfPiece = int(memory.PieceBytes / kernels.DigestUnit)
+	// A launch takes at least leastUnits and at most mostUnits, as far as they take about a
+	// millisecond: whoever waits for the process waits for no more than that.
+	leastUnits = unitsOfPiece
+	mostUnits  = int(memory.GiB / kernels.DigestUnit)
+	// digestBlocks fill any device that there is.
+	digestBlocks = 132 * 8
+)
+
+// hasher takes digests on the device, in the copier's context. It is used by the
+// copier's goroutine.
+type hasher struct {
+	driver *cuda.Driver
+	stream cuda.Stream
+	done   cuda.Event
+	kernel cuda.Function
+	key    abi.DevicePtr
+	table  []byte        // of the host, pinned: addresses of units, then their digests
+	at     abi.DevicePtr // of the table
+	last   [2 * unitsOfPiece]digest
+	units  int // of the next launch
+}
+
+// openHasher makes one in the current context, and has it prove itself: a kernel that
+// does not compute what it should would take what changed for clean.
+func openHasher(d *cuda.Driver) (*hasher, error) {
+	h := &hasher{driver: d, units: 4 * unitsOfPiece}
+	key := make([]byte, kernels.DigestKeyBytes+len(h.last)*kernels.DigestBytes)
+	if err := random(key); err != nil {
+		return nil, err
+	}
+	for i := range h.last {
+		b := key[kernels.DigestKeyBytes+kernels.DigestBytes*i:]
+		h.last[i] = digest{binary.LittleEndian.Uint64(b[8:]), binary.LittleEndian.Uint64(b)}
+	}
+	key = key[:kernels.DigestKeyBytes]
+	module, err := d.LoadModule(kernels.DigestPTX())
+	if err != nil {
+		return nil, err
+	}
+	if h.kernel, err = module.Function("xm_digest"); err == nil {
+		err = h.open(key)
+	}
+	if err == nil {
+		err = h.prove(key)
+	}
+	if err != nil {
+		return nil, errors.Join(err, h.release(), module.Unload())
+	}
+	return h, nil
+}
+
+func (h *hasher) open(key []byte) (err error) {
+	if h.stream, err = h.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
+		return err
+	}
+	if h.done, err = h.driver.NewEvent(uint32(abi.CU_EVENT_BLOCKING_SYNC | abi.CU_EVENT_DISABLE_TIMING)); err != nil {
+		return err
+	}
+	if h.key, err = h.driver.MemAlloc(uint64(len(key))); err != nil {
+		return err
+	}
+	if h.table, err = h.driver.HostAlloc(uint64(mostUnits*(8+kernels.DigestBytes)), uint32(abi.CU_MEMHOSTALLOC_DEVICEMAP)); err != nil {
+		return err
+	}
+	if h.at, err = h.driver.HostDevicePointer(h.table); err != nil {
+		return err
+	}
+	return h.driver.MemcpyHtoD(h.key, key)
+}
+
+// release gives back what open made, as far as it came.
+func (h *hasher) release() (err error) {
+	if h.table != nil {
+		err = h.driver.HostFree(h.table)
+	}
+	if h.key != 0 {
+		err = errors.Join(err, h.driver.MemFree(h.key))
+	}
+	if h.done.Handle != 0 {
+		err = errors.Join(err, h.done.Destroy())
+	}
+	if h.stream.Handle != 0 {
+		err = errors.Join(err, h.stream.Destroy())
+	}
+	return err
+}
+
+// prove has the device take the digests of bytes of which they are known.
+func (h *hasher) prove(key []byte) error {
+	unit := make([]byte, 2*kernels.DigestUnit)
+	if err := random(unit); err != nil {
+		return err
+	}
+	at, err := h.driver.MemAlloc(uint64(len(unit)))
+	if err != nil {
+		return err
+	}
+	err = h.driver.MemcpyHtoD(at, unit)
+	if err == nil {
+		h.list(0, uint64(at)+kernels.DigestUnit)
+		h.list(1, uint64(at))
+		err = h.launch(2)
+	}
+	if err = errors.Join(err, h.driver.MemFree(at)); err != nil {
+		return err
+	}
+	for i, part := range [...][]byte{unit[kernels.DigestUnit:], unit[:kernels.DigestUnit]} {
+		if want := kernels.Digest(key, part); !bytes.Equal(h.result(i), want[:]) {
+			return fmt.Errorf("digest %x of bytes whose digest is %x", h.result(i), want)
+		}
+	}
+	return nil
+}
+
+// list enters a unit's address.
+func (h *hasher) list(i int, address uint64) { binary.LittleEndian.PutUint64(h.table[8*i:], address) }
+
+// result is a unit's digest, after a launch.
+func (h *hasher) result(i int) []byte {
+	return h.table[8*mostUnits+kernels.DigestBytes*i:][:kernels.DigestBytes]
+}
+
+// launch takes the digests of the first n units that were entered.
+func (h *hasher) launch(n int) error {
+	args, err := cuda.NewLaunchArgs(h.at+abi.DevicePtr(8*mostUnits), h.at, h.key, uint32(n))
+	if err != nil {
+		return err
+	}
+	grid, block := [3]uint32{uint32(min(n, digestBlocks)), 1, 1}, [3]uint32{kernels.DigestThreads, 1, 1}
+	if err := h.driver.Launch(h.kernel, grid, block, 0, h.stream, args); err != nil {
+		return err
+	}
+	if err := h.done.Record(h.stream); err != nil {
+		return errors.Join(err, h.stream.Synchronize())
+	}
+	return h.done.Synchronize()
+}
+
+func (h *hasher) sums(list []memory.Segment, into []digest, stop func() bool) ([]digest, error) {
+	for len(list) > 0 && !stop() {
+		n, units := 0, 0
+		for ; n < len(list); n++ {
+			more := int(list[n].Bytes / kernels.DigestUnit)
+			if n > 0 && units+more > h.units {
+				break
+			}
+			for u := range more {
+				h.list(units+u, list[n].Address+uint64(u)*kernels.DigestUnit)
+			}
+			units += more
+		}
+		began := time.Now()
+		if err := h.launch(units); err != nil {
+			return into, fmt.Errorf("digests of %d segments: %w", n, err)
+		}
+		h.pace(time.Since(began))
+		at := 0
+		for _, s := range list[:n] {
+			more := int(s.Bytes / kernels.DigestUnit)
+			into = append(into, h.sum(at, more))
+			at += more
+		}
+		list = list[n:]
+	}
+	return into, nil
+}
+
+// pace has a launch take about a millisecond.
+func (h *hasher) pace(took time.Duration) {
+	switch {
+	case took < 500*time.Microsecond:
+		h.units = min(2*h.units, mostUnits)
+	case took > 2*time.Millisecond:
+		h.units = max(h.units/2, leastUnits)
+	}
+}
+
+// sum is the digest of n units' digests, from the one at on: a sum over their words,
+// each times a random number, modulo 2^128, as in kernels.Digest. Segments that differ
+// have the same one with a probability of at most 2^-64 for a unit's digest, and 2^-65
+// here.
+func (h *hasher) sum(at, n int) (d digest) {
+	for u := range n {
+		b := h.result(at + u)
+		d.addTimes(h.last[2*u], binary.LittleEndian.Uint64(b))
+		d.addTimes(h.last[2*u+1], binary.LittleEndian.Uint64(b[8:]))
+	}
+	return d
+}
+
+// addTimes adds k*m.
+func (d *digest) addTimes(k digest, m uint64) {
+	hi, lo := bits.Mul64(k.lo, m)
+	var carry uint64
+	d.lo, carry = bits.Add64(d.lo, lo, 0)
+	d.hi += hi + carry + k.hi*m
+}

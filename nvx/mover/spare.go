@@ -1,0 +1,103 @@
+package mover
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+
+	"xmsched/memory"
+)
+
+// maxHashFailures in a row end the taking of digests: everything is copied then.
+const maxHashFailures = 3
+
+// compare finds out which of those that are to go out have not changed since they
+// came in, and has the plan spare them. Precondition: the plan is made, and nothing of
+// it under way.
+func (s *section) compare() {
+	b, p := &s.clean, s.planner
+	b.begin()
+	if s.summer == nil {
+		return
+	}
+	for _, batch := range p.plan.Out {
+		for _, id := range batch.IDs {
+			if seg, ok := p.table.Get(id); ok {
+				b.going(seg, s.written(seg))
+			}
+		}
+	}
+	s.digest()
+	b.compare()
+	if len(b.same) > 0 {
+		p.plan.Spare(&p.table, func(id memory.ID) bool { return b.same[id] })
+	}
+}
+
+// written is what is known of what the program did to a segment.
+func (s *section) written(seg memory.Segment) Written {
+	if s.uses == nil || !seg.Kept || s.clean.of(seg.ID).since == 0 {
+		return WrittenUnknown
+	}
+	return s.uses.Written(s.index, seg.Address, seg.Bytes, s.clean.of(seg.ID).since)
+}
+
+// digest takes the digests of what is to be looked at, as far as nobody waits for the
+// process.
+func (s *section) digest() {
+	b := &s.clean
+	if len(b.look) == 0 {
+		return
+	}
+	var err error
+	b.digests, err = s.summer.sums(b.look, b.digests, s.wanted)
+	if err == nil {
+		s.hashFailures = 0
+		return
+	}
+	s.trouble = err
+	if s.hashFailures++; s.hashFailures == maxHashFailures {
+		s.summer = nil
+	}
+}
+
+// learn notes what the move changed: what the slots have now. Precondition: nothing of
+// the move is under way, and it is still ours.
+func (s *section) learn(o outcome) error {
+	b, p := &s.clean, s.planner
+	if s.summer == nil || o.In == 0 && len(b.outs) == 0 {
+		return nil
+	}
+	var err error
+	if p.list, err = s.memory.List(s.index, p.list); err != nil {
+		return fmt.Errorf("list after a move: %w", err)
+	}
+	if err := p.table.Reset(p.list); err != nil {
+		return fmt.Errorf("list after a move: %w", err)
+	}
+	now := monotonic()
+	for _, batch := range p.plan.In {
+		for _, id := range batch.IDs {
+			if seg, ok := p.table.Get(id); ok && seg.State == memory.Device {
+				b.of(id).since = now
+				b.came(seg)
+			}
+		}
+	}
+	s.digest()
+	b.arrived()
+	b.end(p.list)
+	return nil
+}
+
+// drop has segments go whose slots have their bytes.
+func (s *section) drop(step memory.Step) error {
+	err := s.memory.Spare(s.index, step.IDs)
+	if errors.Is(err, syscall.ESTALE) {
+		return errors.Join(memory.ErrStale, err)
+	}
+	if err == nil {
+		s.clean.spared += step.Bytes
+	}
+	return err
+}
