@@ -121,9 +121,10 @@ func (k Kernel) ArgBytes() int {
 	return last.Offset + last.Size
 }
 
-// Check refuses a launch whose argument block is not what Body expects.
+// Check refuses a launch whose argument block is not what Body expects. A kernel
+// without parameters looks at none: a module may declare it with any.
 func (k Kernel) Check(l Launch) error {
-	if len(l.Args) != k.ArgBytes() {
+	if len(k.Params) > 0 && len(l.Args) != k.ArgBytes() {
 		return fmt.Errorf("launch %s: %d bytes of arguments, want %d", k.Name, len(l.Args), k.ArgBytes())
 	}
 	return nil

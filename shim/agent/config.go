@@ -19,6 +19,8 @@ type Config struct {
 	// leaves it where it is.
 	MovesMemory bool
 	Memory      mover.Memory
+	// Commands are the program's, as they are recorded; nil: they cannot be.
+	Commands Commands
 }
 
 // FromEnvironment reads XMSCHED_*. The error is a sentence with the variable,

@@ -55,6 +55,7 @@ func xm_agent_start(h C.xm_host_ref) (code C.int) {
 	if cfg.MovesMemory {
 		cfg.Memory = memoryOf((*C.struct_xm_host)(h))
 	}
+	cfg.Commands = commandsOf((*C.struct_xm_host)(h))
 	agent.Start(lib, cfg)
 	return 0
 }

@@ -11,6 +11,7 @@
 
 #include <stdint.h>
 
+#include "commands.h"
 #include "memory.h"
 
 #define XM_HOST_VERSION 1u
@@ -52,6 +53,9 @@ struct xm_host {
 
 	/* The functions that move this process's memory (memory.h). */
 	const struct xm_memory *memory;
+
+	/* What the process has handed to the driver (commands.h). */
+	const struct xm_commands *commands;
 };
 
 /*

@@ -18,6 +18,7 @@
 #include "hold.h"
 #include "mem.h"
 #include "memory_ready.h"
+#include "record.h"
 #include "resolve.h"
 #include "state.h"
 #include "sys.h"
@@ -93,6 +94,7 @@ static const struct xm_host host = {
 	.uncovered = uncovered,
 	.warn_once = xm_warn_once,
 	.memory = &xm_memory,
+	.commands = &xm_commands,
 };
 
 /* Where libxagent.so lies: $XMSCHED_LIB, else beside this library. */

@@ -7,4 +7,7 @@
 /* The driver answered a call that sets the thread's current context. */
 XM_INTERNAL void xm_door_context_set(CUresult result);
 
+/* The driver ended the context, and what was in it. NULL: which one is not known. */
+XM_INTERNAL void xm_door_context_ended(CUcontext context);
+
 #endif

@@ -5,7 +5,9 @@
 #include "admission.h"
 #include "hooks.h"
 #include "ioctl.h"
+#include "kernels.h"
 #include "mem_count.h"
+#include "record.h"
 #include "wait.h"
 
 /* Primary contexts are named by their device; the handle is known from the
@@ -68,6 +70,13 @@ void xm_door_context_set(CUresult result)
         xm_context_made(dev);
 }
 
+void xm_door_context_ended(CUcontext context)
+{
+    xm_count_context_ended(context);
+    xm_range_context_ended(context);
+    xm_code_context_ended(context);
+}
+
 CUresult cuCtxCreate(CUcontext *pctx, unsigned int flags, CUdevice dev)
 {
     begins(dev);
@@ -118,7 +127,7 @@ static CUresult released(CUresult result, CUdevice dev)
         CUcontext was = primary_of(dev);
 
         forget_primary(dev);
-        xm_count_context_ended(was);
+        xm_door_context_ended(was);
         xm_context_ended();
     }
     return result;
@@ -143,7 +152,7 @@ CUresult cuDevicePrimaryCtxReset(CUdevice dev)
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
     if (result == CUDA_SUCCESS)
-        xm_count_context_ended(was);
+        xm_door_context_ended(was);
     xm_context_ended();
     return result;
 }
@@ -156,7 +165,7 @@ CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
     if (result == CUDA_SUCCESS)
-        xm_count_context_ended(was);
+        xm_door_context_ended(was);
     xm_context_ended();
     return result;
 }

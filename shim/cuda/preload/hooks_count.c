@@ -6,6 +6,7 @@
 #include "mem_count.h"
 #include "memory_here.h"
 #include "probes.h"
+#include "record.h"
 #include "uncovered.h"
 
 CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
@@ -16,6 +17,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
 
     if (r == CUDA_SUCCESS && m)
         xm_count_made(m, context, XM_COUNT_UNIFIED, *dptr, bytes);
+    if (r == CUDA_SUCCESS)
+        xm_range_came(NULL, 0, *dptr, bytes, XM_COMMAND_UNIFIED);
     return xm_site_made(r, dptr, bytes);
 }
 
@@ -32,6 +35,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     r = xm_done(call);                                                             \
     if (r == CUDA_SUCCESS && m)                                                    \
         xm_count_made(m, context, XM_COUNT_POOL, *dptr, bytesize);                 \
+    if (r == CUDA_SUCCESS)                                                         \
+        xm_range_came(stream, flags, *dptr, bytesize, XM_COMMAND_POOL);            \
     return xm_site_made(r, dptr, bytesize)
 
 CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
@@ -65,14 +70,16 @@ CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
 {
     XM_SITE(free, dptr, 0, 0);
     xm_admit(stream, 0);
-    return given_back(xm_done(XM_DRIVER(cuMemFreeAsync)(dptr, stream)), dptr);
+    xm_range_goes(stream, 0, dptr, 0);
+    return xm_range_gone(given_back(xm_done(XM_DRIVER(cuMemFreeAsync)(dptr, stream)), dptr), dptr, 0);
 }
 
 CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
 {
     XM_SITE(free, dptr, 0, 0);
     xm_admit(stream, XM_PTDS);
-    return given_back(xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream)), dptr);
+    xm_range_goes(stream, XM_PTDS, dptr, 0);
+    return xm_range_gone(given_back(xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream)), dptr), dptr, 0);
 }
 
 /* ---- what the program maps itself ---- */
@@ -117,13 +124,17 @@ CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGenericAlloc
 
     if (r == CUDA_SUCCESS)
         xm_count_mapped(ptr, size, handle);
+    if (r == CUDA_SUCCESS)
+        xm_range_came(NULL, 0, ptr, size, XM_COMMAND_MAPPED);
     return r;
 }
 
 CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 {
-    CUresult r = XM_DRIVER(cuMemUnmap)(ptr, size);
+    CUresult r;
 
+    xm_range_goes(NULL, 0, ptr, size);
+    r = xm_range_gone(XM_DRIVER(cuMemUnmap)(ptr, size), ptr, size);
     if (r == CUDA_SUCCESS)
         xm_count_unmapped(ptr, size);
     return r;

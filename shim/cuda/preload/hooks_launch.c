@@ -4,6 +4,7 @@
 #include "admission.h"
 #include "hooks.h"
 #include "probes.h"
+#include "record.h"
 
 static CUstream stream_of(const CUlaunchConfig *config)
 {
@@ -12,16 +13,26 @@ static CUstream stream_of(const CUlaunchConfig *config)
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
+    CUresult result;
+
     XM_SITE(launch, stream_of(config), 0, 0);
     xm_admit(stream_of(config), 0);
-    return xm_done(XM_DRIVER(cuLaunchKernelEx)(config, f, params, extra));
+    result = xm_done(XM_DRIVER(cuLaunchKernelEx)(config, f, params, extra));
+    if (xm_recording() && result == CUDA_SUCCESS)
+        xm_record_config(0, config, f, params, extra);
+    return result;
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
+    CUresult result;
+
     XM_SITE(launch, stream_of(config), XM_PTDS, 0);
     xm_admit(stream_of(config), XM_PTDS);
-    return xm_done(XM_DRIVER(cuLaunchKernelEx_ptsz)(config, f, params, extra));
+    result = xm_done(XM_DRIVER(cuLaunchKernelEx_ptsz)(config, f, params, extra));
+    if (xm_recording() && result == CUDA_SUCCESS)
+        xm_record_config(XM_PTDS, config, f, params, extra);
+    return result;
 }
 
 /* Counted before the driver is asked: no command of another thread may slip

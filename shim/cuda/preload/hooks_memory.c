@@ -9,6 +9,7 @@
 #include "mem_truth.h"
 #include "memory_here.h"
 #include "probes.h"
+#include "record.h"
 #include "state.h"
 #include "thread.h"
 #include "uncovered.h"
@@ -51,6 +52,14 @@ static CUresult allocate(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr,
     return r;
 }
 
+/* The driver's answer, or ours, on its way to the program. */
+static inline CUresult came(CUresult result, const CUdeviceptr *at, uint64_t bytes)
+{
+    if (result == CUDA_SUCCESS && at)
+        xm_range_came(NULL, 0, *at, bytes, 0);
+    return xm_site_made(result, at, bytes);
+}
+
 CUresult cuMemAlloc(CUdeviceptr_v1 *dptr, unsigned int bytesize)
 {
     return XM_DRIVER(cuMemAlloc)(dptr, bytesize);
@@ -62,10 +71,10 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     struct xm_mem *m = xm_memory_here(&context);
 
     if (!m || !dptr)
-        return xm_site_made(XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize), dptr, bytesize);
+        return came(XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize), dptr, bytesize);
     if (xm_memory_plain(m))
-        return xm_site_made(xm_count_plain(m, context, dptr, bytesize), dptr, bytesize);
-    return xm_site_made(allocate(m, context, dptr, bytesize), dptr, bytesize);
+        return came(xm_count_plain(m, context, dptr, bytesize), dptr, bytesize);
+    return came(allocate(m, context, dptr, bytesize), dptr, bytesize);
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr_v1 *dptr, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element)
@@ -84,11 +93,11 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     if (!m || !dptr || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) || xm_memory_plain(m) ||
         __builtin_add_overflow(width, (size_t)PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &bytes)) {
         r = XM_DRIVER(cuMemAllocPitch_v2)(dptr, pitch, width, height, element);
-        return xm_site_made(r, dptr, pitch ? *pitch * height : 0);
+        return came(r, dptr, pitch ? *pitch * height : 0);
     }
     r = allocate(m, context, dptr, bytes);
     *pitch = r ? 0 : row / PITCH * PITCH;
-    return xm_site_made(r, dptr, bytes);
+    return came(r, dptr, bytes);
 }
 
 CUresult cuMemFree(CUdeviceptr_v1 dptr)
@@ -130,11 +139,13 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 
     XM_SITE(free, dptr, 0, 0);
     xm_wait_begins();
+    xm_range_goes(NULL, 0, dptr, 0);
     if (!free_ours(dptr, &result)) {
         result = XM_DRIVER(cuMemFree_v2)(dptr);
         if (result == CUDA_SUCCESS)
             xm_count_gone(dptr);
     }
+    (void)xm_range_gone(result, dptr, 0);
     if (result == CUDA_SUCCESS)
         xm_synced_event();
     return result;

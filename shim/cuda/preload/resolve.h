@@ -32,6 +32,19 @@
     X(cuEventQuery)                                \
     X(cuEventRecord)                               \
     X(cuEventRecord_ptsz)                          \
+    X(cuFuncGetModule)                             \
+    X(cuFuncGetName)                               \
+    X(cuFuncGetParamInfo)                          \
+    X(cuGraphChildGraphNodeGetGraph)               \
+    X(cuGraphGetNodes)                             \
+    X(cuGraphKernelNodeGetParams_v2)               \
+    X(cuGraphMemcpyNodeGetParams)                  \
+    X(cuGraphMemsetNodeGetParams)                  \
+    X(cuGraphNodeGetType)                          \
+    X(cuKernelGetLibrary)                          \
+    X(cuKernelGetName)                             \
+    X(cuKernelGetParamInfo)                        \
+    X(cuLibraryGetKernelCount)                     \
     X(cuDeviceTotalMem_v2)                         \
     X(cuMemAddressFree)                            \
     X(cuMemAddressReserve)                         \

@@ -124,6 +124,8 @@ struct xm_queue {
 
 struct xm_thread {
 	struct xm_lease leases[XM_LEASES];
+	uint64_t lease_base[XM_LEASES]; /* of each lease: commands of its queue when it was given */
+	struct xm_ring *ring;           /* of records (record_ring.h); NULL: none yet */
 	struct xm_thread *next;     /* of the free */
 	volatile bool busy;         /* inside admission, possibly with a lock held */
 	int cancel_state;           /* the thread's own, while it is inside */

@@ -234,6 +234,7 @@ void xm_lease_give(struct xm_thread *me, struct xm_queue *q, uint32_t n, uint32_
 	struct xm_lease *l = place(me, q->key);
 
 	xm_lease_end(l);
+	me->lease_base[l - me->leases] = xm_queue_total(q);
 	__atomic_store_n(&l->queue, q, __ATOMIC_RELAXED);
 	l->next = q->leases;
 	if (l->next)

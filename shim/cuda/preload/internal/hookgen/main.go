@@ -143,7 +143,7 @@ func exports(hooks []hook) []byte {
 
 func bodies(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"probes.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
+	b.WriteString(generated + "#include \"admission.h\"\n#include \"hooks.h\"\n#include \"kernels.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"probes.h\"\n#include \"record.h\"\n#include \"tensormap.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
 	for _, h := range hooks {
 		if !h.hand {
 			b.WriteString(h.body())
@@ -177,7 +177,11 @@ func (h hook) body() string {
 	fmt.Fprintf(&b, "\nCUresult %s(%s)\n{\n", h.Symbol, h.parameters())
 	call := fmt.Sprintf("XM_DRIVER(%s)(%s)", h.Symbol, h.arguments())
 	touch := h.touch()
-	after := h.success != "" || h.always != "" || touch != ""
+	record := ""
+	if h.command {
+		record = recordOf(h.declaration)
+	}
+	after := h.success != "" || h.always != "" || touch != "" || record != ""
 	if touch != "" {
 		b.WriteString("    int touched;\n")
 	}
@@ -202,6 +206,9 @@ func (h hook) body() string {
 	fmt.Fprintf(&b, "    result = %s;\n", call)
 	if touch != "" {
 		b.WriteString("    xm_untouch(touched);\n")
+	}
+	if record != "" {
+		fmt.Fprintf(&b, "    if (xm_recording() && result == CUDA_SUCCESS)\n        %s\n", h.fill(record))
 	}
 	if h.success != "" {
 		fmt.Fprintf(&b, "    if (result == CUDA_SUCCESS)\n        %s\n", h.fill(h.success))

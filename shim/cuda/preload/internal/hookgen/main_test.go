@@ -72,40 +72,50 @@ func TestSplitName(t *testing.T) {
 }
 
 func TestBodies(t *testing.T) {
-	stream := []param{{"CUdeviceptr", "dptr"}, {"CUstream", "hStream"}}
+	stream := []param{{"CUdeviceptr", "dstDevice"}, {"size_t", "N"}, {"CUstream", "hStream"}}
 	for _, c := range []struct {
 		symbol string
 		params []param
 		want   string
 	}{
-		{"cuLaunchHostFunc_ptsz", stream[1:], `
+		{"cuLaunchHostFunc_ptsz", stream[2:], `
 CUresult cuLaunchHostFunc_ptsz(CUstream hStream)
 {
+    XM_SITE(other, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     return xm_done(XM_DRIVER(cuLaunchHostFunc_ptsz)(hStream));
 }
 `},
 		{"cuMemsetD8Async_ptsz", stream, `
-CUresult cuMemsetD8Async_ptsz(CUdeviceptr dptr, CUstream hStream)
+CUresult cuMemsetD8Async_ptsz(CUdeviceptr dstDevice, size_t N, CUstream hStream)
 {
     int touched;
     CUresult result;
 
+    XM_SITE(fill, hStream, XM_PTDS, N);
     xm_admit(hStream, XM_PTDS);
-    touched = xm_touch(dptr, 0);
-    result = xm_done(XM_DRIVER(cuMemsetD8Async_ptsz)(dptr, hStream));
+    touched = xm_touch(dstDevice, 0);
+    result = xm_done(XM_DRIVER(cuMemsetD8Async_ptsz)(dstDevice, N, hStream));
     xm_untouch(touched);
+    if (xm_recording() && result == CUDA_SUCCESS)
+        xm_record_fill(hStream, XM_PTDS, dstDevice, 0, (size_t)N * 1, 1);
     return result;
 }
 `},
-		{"cuMemcpyDtoH_v2", []param{{"void *", "dst"}}, `
-CUresult cuMemcpyDtoH_v2(void *dst)
+		{"cuMemcpyDtoH_v2", []param{{"void *", "dstHost"}, {"CUdeviceptr", "srcDevice"}, {"size_t", "ByteCount"}}, `
+CUresult cuMemcpyDtoH_v2(void *dstHost, CUdeviceptr srcDevice, size_t ByteCount)
 {
+    int touched;
     CUresult result;
 
     xm_wait_begins();
+    XM_SITE(copy, NULL, 0, ByteCount);
     xm_admit(NULL, 0);
-    result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2)(dst));
+    touched = xm_touch(srcDevice, 0);
+    result = xm_done(XM_DRIVER(cuMemcpyDtoH_v2)(dstHost, srcDevice, ByteCount));
+    xm_untouch(touched);
+    if (xm_recording() && result == CUDA_SUCCESS)
+        xm_record_copy(NULL, 0, (uintptr_t)dstHost, srcDevice, ByteCount, XM_COMMAND_DST_HOST);
     if (result == CUDA_SUCCESS)
         xm_synced_stream(NULL, 0);
     return result;

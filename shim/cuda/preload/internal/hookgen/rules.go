@@ -29,6 +29,7 @@ var (
 	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F);"}
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
 	namesMemory = rule{names: true}
+	tensorMap   = rule{success: "xm_tensormap_made(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);"}
 )
 
 // byName holds the rules of names without their version and stream variant.
@@ -98,6 +99,26 @@ var byName = map[string]rule{
 	"cuMipmappedArrayCreate":        byHand,
 	"cuMipmappedArrayDestroy":       byHand,
 
+	// Code, and what is made of it (hooks_code.c).
+	"cuModuleLoad":              byHand,
+	"cuModuleLoadData":          byHand,
+	"cuModuleLoadDataEx":        byHand,
+	"cuModuleLoadFatBinary":     byHand,
+	"cuModuleUnload":            byHand,
+	"cuLibraryLoadData":         byHand,
+	"cuLibraryLoadFromFile":     byHand,
+	"cuLibraryUnload":           byHand,
+	"cuLibraryGetKernel":        {success: "xm_code_kernel(*pKernel, library);"},
+	"cuLibraryEnumerateKernels": byHand,
+	"cuLibraryGetModule":        {success: "xm_code_instance(*pMod, library);"},
+	"cuKernelGetFunction":       {success: "xm_code_function(*pFunc, kernel);"},
+
+	// Tensor maps.
+	"cuTensorMapEncodeTiled":      tensorMap,
+	"cuTensorMapEncodeIm2col":     tensorMap,
+	"cuTensorMapEncodeIm2colWide": tensorMap,
+	"cuTensorMapReplaceAddress":   byHand,
+
 	// Calls that look at addresses and put no work on a stream.
 	"cuGraphAddMemcpyNode":           namesMemory,
 	"cuGraphAddMemsetNode":           namesMemory,
@@ -133,8 +154,8 @@ var byName = map[string]rule{
 	// Contexts.
 	"cuCtxSynchronize":          byHand,
 	"cuCtxCreate":               byHand,
-	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", success: "xm_count_context_ended(ctx);", always: "xm_context_ended();"},
-	"cuCtxDetach":               {before: "xm_context_gone(ctx);", success: "xm_count_context_ended(ctx);", always: "xm_context_ended();"},
+	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", success: "xm_door_context_ended(ctx);", always: "xm_context_ended();"},
+	"cuCtxDetach":               {before: "xm_context_gone(ctx);", success: "xm_door_context_ended(ctx);", always: "xm_context_ended();"},
 	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
 	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
 	"cuCtxPopCurrent":           {always: "xm_context_changed();"},

@@ -1,0 +1,122 @@
+/* Kernels: the parameters as they were given, laid out as the kernel finds them. */
+#include <string.h>
+
+#include "kernels.h"
+#include "record.h"
+#include "tensormap.h"
+
+/* Keys of `extra` (CUDA 13.0, CU_LAUNCH_PARAM_*). */
+#define EXTRA_END ((void *)0)
+#define EXTRA_POINTER ((void *)1)
+#define EXTRA_SIZE ((void *)2)
+#define EXTRA_PAIRS 8 /* the driver knows two */
+
+static void cut(struct xm_record *r)
+{
+	r->head.flags |= XM_COMMAND_CUT;
+}
+
+/* One buffer. The driver has read it by now. */
+static uint32_t packed(struct xm_record *r, void **extra)
+{
+	const void *from = NULL;
+	size_t n = 0;
+
+	for (unsigned i = 0; i < EXTRA_PAIRS && extra[0] != EXTRA_END; i++, extra += 2) {
+		if (extra[0] == EXTRA_POINTER)
+			from = extra[1];
+		else if (extra[0] == EXTRA_SIZE)
+			n = extra[1] ? *(const size_t *)extra[1] : 0;
+	}
+	if (!from)
+		return 0;
+	if (n > XM_COMMAND_PARAMETERS) {
+		n = XM_COMMAND_PARAMETERS;
+		cut(r);
+	}
+	memcpy(r->payload, from, n);
+	return (uint32_t)n;
+}
+
+/* One pointer a parameter. What lies between them is 0. */
+static uint32_t gathered(struct xm_record *r, const struct xm_known *k, void **params)
+{
+	uint32_t n = k->bytes < XM_COMMAND_PARAMETERS ? k->bytes : XM_COMMAND_PARAMETERS;
+
+	if (k->bytes > n || k->flags & XM_KERNEL_MORE)
+		cut(r);
+	memset(r->payload, 0, n);
+	for (uint32_t i = 0; i < k->parameters; i++) {
+		struct xm_parameter p = k->parameter[i];
+		uint32_t room = p.offset < n ? n - p.offset : 0;
+
+		if (params[i])
+			memcpy(r->payload + p.offset, params[i], p.size < room ? p.size : room);
+	}
+	return n;
+}
+
+/* Parameters are padded so that the maps after them are aligned. */
+static uint32_t with_maps(struct xm_record *r, uint32_t bytes)
+{
+	uint32_t at = (bytes + 7) & ~7u, n;
+
+	if (bytes < XM_TENSORMAP_BYTES || !xm_tensormaps_any())
+		return bytes;
+	n = xm_tensormaps_in(r->payload, bytes, (struct xm_command_map *)(void *)(r->payload + at), XM_COMMAND_MAPS);
+	if (!n)
+		return bytes;
+	if (n > XM_COMMAND_MAPS) {
+		n = XM_COMMAND_MAPS;
+		cut(r);
+	}
+	memset(r->payload + bytes, 0, at - bytes);
+	r->head.maps = n;
+	return at + n * (uint32_t)sizeof(struct xm_command_map);
+}
+
+void xm_record_build(struct xm_record *r, const struct xm_launch *l)
+{
+	const struct xm_known *k = xm_kernel_known(l->f);
+	uint32_t bytes = 0;
+
+	memset(&r->head, 0, sizeof r->head);
+	r->head.kind = XM_COMMAND_KERNEL;
+	memcpy(r->head.grid, l->grid, sizeof r->head.grid);
+	memcpy(r->head.block, l->block, sizeof r->head.block);
+	r->head.shared = l->shared;
+	r->head.kernel = k ? k->id : 0;
+	if (!k || !(k->flags & XM_KERNEL_LAYOUT))
+		r->head.flags = XM_COMMAND_UNKNOWN;
+	if (l->extra)
+		bytes = packed(r, l->extra);
+	else if (l->params && !r->head.flags)
+		bytes = gathered(r, k, l->params);
+	r->head.payload = with_maps(r, bytes);
+}
+
+void xm_record_launch(CUstream stream, unsigned flags, const struct xm_launch *l)
+{
+	struct xm_record r;
+	struct xm_command place;
+
+	if (!xm_record_place(&place, stream, flags))
+		return;
+	xm_record_build(&r, l);
+	r.head.section = place.section;
+	r.head.queue = place.queue;
+	r.head.sequence = place.sequence;
+	xm_record_add(&r.head, r.payload, r.head.payload);
+}
+
+void xm_record_config(unsigned flags, const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
+{
+	struct xm_launch l = {.f = f,
+			      .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+			      .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+			      .shared = config->sharedMemBytes,
+			      .params = params,
+			      .extra = extra};
+
+	xm_record_launch(config->hStream, flags, &l);
+}

@@ -1,0 +1,11 @@
+# A program that looks at the records of its commands, and what hands it the library's table.
+.PHONY: records
+records: $(OUT)/records/records_run $(OUT)/records/libxagent.so
+$(OUT)/records:
+	@mkdir -p $@
+
+$(OUT)/records/%_run: testdata/%_run.c testdata/records.h testdata/want.h commands.h $(SIM)/libcuda.so.1 Makefile records.mk | $(OUT)/records
+	$(CC) $(CFLAGS) -Wno-missing-field-initializers -fPIE -I. $< $(SIM)/libcuda.so.1 -ldl -lpthread -o $@
+
+$(OUT)/records/libxagent.so: testdata/reader.c agent.h commands.h Makefile records.mk | $(OUT)/records
+	$(CC) $(CFLAGS) -fvisibility=default -shared $< -o $@
