@@ -6,7 +6,7 @@ import "slices"
 const (
 	restLaunches = 1 << 12 // after the first contradiction, doubled by each
 	maxDropped   = 6       // as often as this, and it is left alone
-	auditEvery   = 4       // each look is after so many times as many launches
+	auditEvery   = 2       // each look is after so many times as many launches
 	trusted      = 6       // samples that are all explained need no verification
 )
 
@@ -35,17 +35,17 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 		}
 	}
 	switch {
-	case same >= 2:
-		return false // a third time shows nothing new
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:
 		return true
 	case !v.whole && len(v.samples) >= 4:
 		return same == 1 // does it do the same again?
+	case v.disputed(l, m.pointers):
+		return true
 	case same > 0:
-		return v.verified == 0
-	case v.verified == 0 || v.disputed(l, m.pointers) || v.novel(&m.layout, l, m.pointers):
+		return same == 1 && v.verified == 0
+	case len(v.samples) < 3 || v.novel(&m.layout, l, m.pointers):
 		return true
 	}
 	// All seems known. Look again now and then, more and more rarely: what behaves

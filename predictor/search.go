@@ -17,6 +17,7 @@ type scored struct {
 	expr   expr
 	bits   float64
 	except float64 // how many of them are for exceptions
+	sum    uint64  // over the samples: of two that are as long the larger is safer
 }
 
 // What exceptions and rarer forms cost, in bits.
@@ -30,19 +31,22 @@ const (
 )
 
 // search finds the expressions that keep all bounds, the shortest first. There
-// may be none. Where a constant does and is not known well, the least one it may
-// be is among them.
+// may be none. Where a constant does and is not known well, the least and
+// the largest that it may be are among them.
 func search(bounds []bound, classes []class) []scored {
 	f := finder{bounds: bounds, classes: classes, name: naming(len(classes))}
 	f.fixed()
 	f.products()
-	if !f.convincing() {
+	if len(bounds) >= 3 {
 		f.changed()
+	}
+	if !f.convincing() {
 		f.added()
 	}
 	f.pin()
 	if f.constLo+1 < f.constHi {
-		f.keep(constant(f.constLo+1), f.constBits+1, 0)
+		f.keep(constant(f.constLo+1), f.constBits+1, 0, 0)
+		f.keep(constant(f.constHi), f.constBits+1, 0, 0)
 	}
 	return f.found
 }
@@ -58,19 +62,23 @@ type finder struct {
 	constBits        float64
 }
 
-func (f *finder) keep(e expr, bits, except float64) {
-	bits += except
-	if len(f.found) == maxScored && bits >= f.found[maxScored-1].bits {
+func (f *finder) keep(e expr, bits, except float64, sum uint64) {
+	s := scored{e, bits + except, except, sum}
+	if len(f.found) == maxScored && !s.before(&f.found[maxScored-1]) {
 		return
 	}
-	i, _ := slices.BinarySearchFunc(f.found, bits, func(s scored, b float64) int {
-		if s.bits <= b {
-			return -1
+	i, _ := slices.BinarySearchFunc(f.found, s, func(a, s scored) int {
+		if s.before(&a) {
+			return 1
 		}
-		return 1
+		return -1
 	})
-	f.found = slices.Insert(f.found, i, scored{e, bits, except})
+	f.found = slices.Insert(f.found, i, s)
 	f.found = f.found[:min(len(f.found), maxScored)]
+}
+
+func (s *scored) before(o *scored) bool {
+	return s.bits < o.bits || s.bits == o.bits && s.sum > o.sum
 }
 
 // fixed tries one number for all: it takes the more bits the closer it is bounded.
@@ -93,7 +101,18 @@ func (f *finder) fixed() {
 		except = softBits
 	}
 	f.constBits = bits + except
-	f.keep(constant(f.constHi), bits, except)
+	n := uint64(len(f.bounds))
+	f.keep(constant(guess(f.constLo, f.constHi)), bits, except, n*f.constHi)
+}
+
+// guess takes a number from lo to hi. Within a factor of two it is the larger: a
+// miss costs more than a block in vain. Where hardly anything is known all orders
+// of magnitude are as likely, and it is the one that four of five lie below.
+func guess(lo, hi uint64) uint64 {
+	if lo == 0 || hi/2 <= lo {
+		return hi
+	}
+	return uint64(float64(lo) * math.Pow(float64(hi)/float64(lo), 0.8))
 }
 
 // pin gives constants the value that the shortest product of constants has: the
@@ -217,7 +236,7 @@ func (f *finder) try(p []uint64, factors ...*class) {
 	for _, c := range factors {
 		bits += f.name + c.bits
 	}
-	if len(f.found) == maxScored && bits >= f.found[maxScored-1].bits {
+	if len(f.found) == maxScored && bits > f.found[maxScored-1].bits {
 		return
 	}
 	e := expr{n: uint8(len(factors)), den: 1}
@@ -264,9 +283,10 @@ func (f *finder) soft(p []uint64) (lo, hi float64) {
 
 // check keeps an expression if it keeps all bounds.
 func (f *finder) check(e expr, p []uint64, bits float64) {
-	except := 0.0
+	except, sum := 0.0, uint64(0)
 	for i, b := range f.bounds {
 		v := e.of(p[i])
+		sum += v
 		if v < b.lo || v > b.hi {
 			return
 		}
@@ -274,7 +294,7 @@ func (f *finder) check(e expr, p []uint64, bits float64) {
 			except += softBits
 		}
 	}
-	f.keep(e, bits, except)
+	f.keep(e, bits, except, sum)
 }
 
 // changed tries products of one or two in which one value is a neighbour's, or

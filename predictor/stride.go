@@ -3,34 +3,61 @@ package predictor
 // chunked are the candidates that touch chunks at a stride: some sample shows
 // gaps. The stride is bounded by where the chunks begin, then the chunks by where
 // they end, and their number is what was seen.
-func (f *fitter) chunked(views []view, classes []class) []candidate {
-	strides := make([]bound, 0, len(views))
-	counts := make([]bound, 0, len(views))
-	var gaps []view // the views that show them
-	for _, v := range views {
-		if !v.own || len(v.chunks) < 2 {
-			continue
-		}
-		b, ok := f.stride(&v)
-		if !ok {
-			return nil
-		}
-		gaps = append(gaps, v)
+func (f *finderOfChunks) candidates() []candidate {
+	var strides, counts []bound
+	for i := range f.clear {
+		v := &f.clear[i]
+		b, _ := f.stride(v)
 		strides = append(strides, b)
 		n := uint64(len(v.chunks))
 		counts = append(counts, bound{n, n + v.hidden, n, n})
 	}
-	if len(gaps) == 0 {
-		return nil
-	}
-	narrow := narrowTo(classes, views, gaps)
+	narrow := narrowTo(f.classes, f.views, f.clear)
 	var list []candidate
 	for _, count := range first(search(counts, narrow), 3) {
 		for _, stride := range first(search(strides, narrow), 6) {
-			list = append(list, f.chunks(views, classes, stride, count)...)
+			list = append(list, f.chunks(stride, count)...)
 		}
 	}
 	return list
+}
+
+// finderOfChunks looks for chunks at a stride. In clear views each chunk is a
+// stretch of its own; in others some of them may have grown together.
+type finderOfChunks struct {
+	*fitter
+	views, clear []view
+	classes      []class
+}
+
+func (f *fitter) chunked(views []view, classes []class) []candidate {
+	c := finderOfChunks{fitter: f, views: views, classes: classes}
+	for _, unclear := range []bool{false, true} {
+		c.clear = nil
+		for i := range views {
+			if v := &views[i]; v.own && len(v.chunks) > 1 {
+				_, even := f.stride(v)
+				if even && (unclear || v.apart(f.samples[v.sample].grain)) {
+					c.clear = append(c.clear, *v)
+				}
+			}
+		}
+		if len(c.clear) > 0 {
+			return c.candidates()
+		}
+	}
+	return nil
+}
+
+// apart says whether some gap of a view has two blocks: then no gap, all being
+// equal, can be so small that the blocks on both sides of it are one stretch.
+func (v *view) apart(grain uint64) bool {
+	for i := 1; i < len(v.chunks); i++ {
+		if v.chunks[i].base-v.chunks[i-1].end >= 2*grain || grain == 1 {
+			return true
+		}
+	}
+	return false
 }
 
 // narrowTo leaves of each class the values of some of the views.
@@ -68,52 +95,53 @@ func (f *fitter) stride(v *view) (bound, bool) {
 }
 
 // chunks finds what the chunks span, given their stride and number.
-func (f *fitter) chunks(views []view, classes []class, stride, count scored) []candidate {
-	bounds := make([]bound, len(views))
-	for i := range views {
-		v := &views[i]
-		s := f.samples[v.sample]
-		step := stride.expr.eval(&s.launch, v.rest)
-		n := count.expr.eval(&s.launch, v.rest)
-		b := bound{hi: v.rest, softHi: v.rest}
-		switch {
-		case len(v.chunks) == 0 && !s.lossy:
-			b.hi = 0
-		case len(v.chunks) <= 1 && n >= 1:
-			// The chunks lie too close to be told apart.
-			before := (n - 1) * step
-			b = v.extent
-			b.lo, b.softLo = less(b.lo, before), less(b.softLo, before)
-			b.hi, b.softHi = less(b.hi, before), less(b.softHi, before)
-		default:
-			b = v.extent
-			for k, c := range v.chunks {
-				if k == 0 { // others may lie in the same run
-					continue
-				}
-				base := v.at.address + uint64(k)*step
-				if base >= c.end {
-					return nil
-				}
-				last := max((c.end-1)/s.grain*s.grain, base)
-				b.lo = max(b.lo, last-base+1)
-				if !s.lossy {
-					b.hi = min(b.hi, c.end-base)
-				}
-			}
-			b.softLo, b.softHi = max(b.lo, b.softLo), min(b.hi, b.softHi)
-		}
-		if b.lo > b.hi {
+func (f *finderOfChunks) chunks(stride, count scored) []candidate {
+	bounds := make([]bound, len(f.views))
+	for i := range f.views {
+		v := &f.views[i]
+		l := &f.samples[v.sample].launch
+		step, n := stride.expr.eval(l, v.rest), count.expr.eval(l, v.rest)
+		bounds[i] = f.chunk(v, step, n)
+		if bounds[i].lo > bounds[i].hi {
 			return nil
 		}
-		bounds[i] = b
 	}
 	var list []candidate
-	for _, bytes := range first(search(bounds, classes), 4) {
+	for _, bytes := range first(search(bounds, f.classes), 4) {
 		t := template{bytes: bytes.expr, stride: stride.expr, count: count.expr}
 		list = append(list, candidate{template: t, bits: bytes.bits + stride.bits + count.bits})
 	}
 	return list
+}
+
+// chunk bounds what one of n chunks spans; lo is more than hi if nothing can be.
+func (f *finderOfChunks) chunk(v *view, step, n uint64) bound {
+	s := f.samples[v.sample]
+	b := bound{hi: v.rest, softHi: v.rest}
+	switch shown := uint64(len(v.chunks)); {
+	case shown == 0 && !s.lossy:
+		b.hi, b.softHi = 0, 0
+	case shown == 1 && n >= 1: // they lie too close to be told apart
+		before := product(n-1, step)
+		b = v.extent
+		b.lo, b.softLo = less(b.lo, before), less(b.softLo, before)
+		b.hi, b.softHi = less(b.hi, before), less(b.softHi, before)
+	case shown == n || shown+v.hidden == n:
+		b = v.extent
+		for k, c := range v.chunks[1:] { // in the first run others may lie
+			base := v.at.address + uint64(k+1)*step
+			if base >= c.end {
+				return bound{lo: 1}
+			}
+			last := max((c.end-1)/s.grain*s.grain, base)
+			b.lo = max(b.lo, last-base+1)
+			if !s.lossy {
+				b.hi = min(b.hi, c.end-base)
+			}
+		}
+		b.softLo, b.softHi = max(b.lo, b.softLo), min(b.hi, b.softHi)
+	}
+	return b
 }
 
 func less(a, b uint64) uint64 { return a - min(a, b) }

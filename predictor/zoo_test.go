@@ -15,7 +15,7 @@ func rows(base, bytes, stride, count uint64, a Access) Touch {
 // offsets is PyTorch's unrolled_elementwise_kernel over a tensor of one or two
 // dimensions: sizes with magic numbers for division, strides in bytes.
 func offsets(w *world, r *rand.Rand) made {
-	inner, outer := between(r, 100, 3000), between(r, 100, 5000)
+	inner, outer := between(r, 100, 6000), between(r, 100, 2000)
 	n := inner * outer
 	out := w.tensor(4 * n)
 	p := new(args).u32(n, 0)
