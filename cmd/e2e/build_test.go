@@ -68,6 +68,7 @@ func build(dir string) error {
 		program(dir, "streams"),
 		program(dir, "job"),
 		program(dir, "passes"),
+		program(dir, "learner"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
 		cmd := exec.Command(step[0], step[1:]...)

@@ -35,6 +35,7 @@ type settings struct {
 	sim           bool
 	requireDaemon bool
 	perProcess    bool     // each process is a task by itself
+	learn         bool     // its launches are learnt from
 	memoryLimit   uint64   // bytes that each process may allocate on a device; 0: no limit
 	warnings      []string // about the environment, a line each
 }
@@ -45,7 +46,7 @@ type flags struct {
 	name, level, threshold, batch string
 	hints                         []string // of compute.HintList
 	sim, requireDaemon            bool
-	perProcess                    bool
+	perProcess, learn             bool
 	memoryLimit, slice            string
 }
 
@@ -70,6 +71,7 @@ func (f *flags) register(c *cobra.Command) {
 	fs.StringVar(&f.slice, "slice", "", "length `D` of a turn, also where turns would be made longer to hide the moving of memory; the same as --quantum")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
 	fs.BoolVar(&f.perProcess, "per-process", false, "each process that the command starts is a task by itself ($XMSCHED_PER_PROCESS)")
+	fs.BoolVar(&f.learn, "learn", false, "learn which memory the command's kernels touch; it runs slower meanwhile, on unified memory as far as there is room for it ($XMSCHED_LEARN)")
 	fs.BoolVar(&f.requireDaemon, "require-daemon", false, "do not run without a daemon ($XMSCHED_REQUIRE_DAEMON)")
 }
 
@@ -105,6 +107,10 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		return s, err
 	}
 	s.perProcess = s.perProcess || f.perProcess
+	if s.learn, err = yes(client.LearnVariable, src.env); err != nil {
+		return s, err
+	}
+	s.learn = s.learn || f.learn
 	for _, hint := range compute.HintList() {
 		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
 		if hint.Name == "quantum" && f.slice != "" {
@@ -267,7 +273,7 @@ var instead = map[string]string{
 
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, "XMSCHED_NAME", perProcess,
+	"XMSCHED_BATCH", "XMSCHED_DIR", client.LearnVariable, client.LearnLogVariable, "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, "XMSCHED_NAME", perProcess,
 	"XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
 	"XMSCHED_STATE", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))

@@ -138,8 +138,13 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		return nil, err
 	}
 	env = with(env, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
+	learn := ""
+	if s.learn {
+		learn = "1"
+	}
 	for _, v := range [][2]string{
 		{"XMSCHED_LIB", lib},
+		{client.LearnVariable, learn},
 		{"XMSCHED_NAME", s.name},
 		{"XMSCHED_LEVEL", s.level},
 		{"XMSCHED_THRESHOLD", count(s.threshold)},

@@ -56,13 +56,14 @@ type Warning int
 
 // The agent's warnings. 1 to 31 are the C library's own.
 const (
-	WarnConfig  Warning = 32 + iota // the environment cannot be understood
-	WarnAbsent                      // no daemon at the start, or none that can be got at
-	WarnLost                        // the daemon went away
-	WarnRefused                     // the daemon refused this process
-	WarnTrouble                     // anything else that keeps us from attaching; tried again
-	WarnBroken                      // the agent itself failed
-	WarnLevel                       // the level that was asked for is not to be had
+	WarnConfig   Warning = 32 + iota // the environment cannot be understood
+	WarnAbsent                       // no daemon at the start, or none that can be got at
+	WarnLost                         // the daemon went away
+	WarnRefused                      // the daemon refused this process
+	WarnTrouble                      // anything else that keeps us from attaching; tried again
+	WarnBroken                       // the agent itself failed
+	WarnLevel                        // the level that was asked for is not to be had
+	WarnLearning                     // nothing can be learnt of the program
 )
 
 // retryAfter is the pause before the daemon is tried again. It is also how long
@@ -106,6 +107,9 @@ func Start(host Host, cfg Config) *Agent {
 	}
 	a.goSafely(a.supervise)
 	a.goSafely(a.listen)
+	if cfg.Learning != nil {
+		a.goQuietly(func() { a.learn(a.ctx, cfg.Learning) })
+	}
 	return a
 }
 

@@ -21,6 +21,10 @@ type Config struct {
 	Memory      mover.Memory
 	// Commands are the program's, as they are recorded; nil: they cannot be.
 	Commands Commands
+	// Learns: the program's launches are to be learnt from. Learning is by what; nil:
+	// they are not.
+	Learns   bool
+	Learning *Learning
 }
 
 // FromEnvironment reads XMSCHED_*. The error is a sentence with the variable,
@@ -34,6 +38,7 @@ func FromEnvironment() (Config, error) {
 		Dir:         dir,
 		Warned:      os.Getenv("XMSCHED_WARNED") == "1",
 		MovesMemory: os.Getenv(client.MemoryVariable) == "1",
+		Learns:      os.Getenv(client.LearnVariable) == "1",
 		Registration: client.Registration{
 			Name:      os.Getenv("XMSCHED_NAME"),
 			TaskToken: os.Getenv("XMSCHED_TASK"),

@@ -56,6 +56,9 @@ func xm_agent_start(h C.xm_host_ref) (code C.int) {
 		cfg.Memory = memoryOf((*C.struct_xm_host)(h))
 	}
 	cfg.Commands = commandsOf((*C.struct_xm_host)(h))
+	if cfg.Learns {
+		cfg.Learning = learningOf((*C.struct_xm_host)(h), cfg.Commands)
+	}
 	agent.Start(lib, cfg)
 	return 0
 }

@@ -13,6 +13,7 @@
 
 #include "commands.h"
 #include "memory.h"
+#include "samples.h"
 
 #define XM_HOST_VERSION 1u
 
@@ -56,6 +57,9 @@ struct xm_host {
 
 	/* What the process has handed to the driver (commands.h). */
 	const struct xm_commands *commands;
+
+	/* Launches that show what they touch, while the program learns (samples.h). */
+	const struct xm_samples *samples;
 };
 
 /*

@@ -19,6 +19,7 @@
 #include "mem.h"
 #include "memory_ready.h"
 #include "record.h"
+#include "sample.h"
 #include "resolve.h"
 #include "state.h"
 #include "sys.h"
@@ -30,7 +31,7 @@
 #define STACK (256u << 10) /* the agent's runtime makes threads of its own; this one only loads it */
 
 /* Codes of our own warnings; the agent's begin above. */
-enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 }; /* and XM_WARN_IPC */
+enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 }; /* and XM_WARN_IPC, XM_WARN_LEARNING */
 
 static _Atomic uint32_t news; /* adds 1 with every piece of news; futex word */
 static _Atomic uint32_t uncovered_told;
@@ -95,6 +96,7 @@ static const struct xm_host host = {
 	.warn_once = xm_warn_once,
 	.memory = &xm_memory,
 	.commands = &xm_commands,
+	.samples = &xm_samples,
 };
 
 /* Where libxagent.so lies: $XMSCHED_LIB, else beside this library. */

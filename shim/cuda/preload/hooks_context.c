@@ -8,6 +8,7 @@
 #include "kernels.h"
 #include "mem_count.h"
 #include "record.h"
+#include "sample.h"
 #include "wait.h"
 
 /* Primary contexts are named by their device; the handle is known from the
@@ -74,6 +75,8 @@ void xm_door_context_ended(CUcontext context)
 {
     xm_count_context_ended(context);
     xm_range_context_ended(context);
+    if (xm_learns())
+        xm_sample_context_ended(context);
     xm_code_context_ended(context);
 }
 

@@ -6,6 +6,7 @@
 #include "mem_touch.h"
 #include "probes.h"
 #include "record.h"
+#include "sample.h"
 #include "tensormap.h"
 #include "uncovered.h"
 #include "wait.h"
@@ -402,11 +403,15 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned
 {
     CUresult result;
 
+    bool sampled = xm_learns() && xm_sample_begin(&(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, NULL});
+
     XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     result = xm_done(XM_DRIVER(cuLaunchCooperativeKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_launch(hStream, 0, &(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, NULL});
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 
@@ -420,11 +425,15 @@ CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, unsigned int gridDimX, uns
 {
     CUresult result;
 
+    bool sampled = xm_learns() && xm_sample_begin(&(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, NULL});
+
     XM_SITE(launch, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     result = xm_done(XM_DRIVER(cuLaunchCooperativeKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_launch(hStream, XM_PTDS, &(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, NULL});
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 
@@ -470,11 +479,15 @@ CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDi
 {
     CUresult result;
 
+    bool sampled = xm_learns() && xm_sample_begin(&(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra});
+
     XM_SITE(launch, hStream, 0, 0);
     xm_admit(hStream, 0);
     result = xm_done(XM_DRIVER(cuLaunchKernel)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_launch(hStream, 0, &(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra});
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 
@@ -482,11 +495,15 @@ CUresult cuLaunchKernel_ptsz(CUfunction f, unsigned int gridDimX, unsigned int g
 {
     CUresult result;
 
+    bool sampled = xm_learns() && xm_sample_begin(&(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra});
+
     XM_SITE(launch, hStream, XM_PTDS, 0);
     xm_admit(hStream, XM_PTDS);
     result = xm_done(XM_DRIVER(cuLaunchKernel_ptsz)(f, gridDimX, gridDimY, gridDimZ, blockDimX, blockDimY, blockDimZ, sharedMemBytes, hStream, kernelParams, extra));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_launch(hStream, XM_PTDS, &(struct xm_launch){f, {gridDimX, gridDimY, gridDimZ}, {blockDimX, blockDimY, blockDimZ}, sharedMemBytes, kernelParams, extra});
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include "hooks.h"
 #include "probes.h"
 #include "record.h"
+#include "sample.h"
 
 static CUstream stream_of(const CUlaunchConfig *config)
 {
@@ -14,24 +15,30 @@ static CUstream stream_of(const CUlaunchConfig *config)
 CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
     CUresult result;
+    bool sampled = xm_learns() && xm_sample_begin_config(config, f, params, extra);
 
     XM_SITE(launch, stream_of(config), 0, 0);
     xm_admit(stream_of(config), 0);
     result = xm_done(XM_DRIVER(cuLaunchKernelEx)(config, f, params, extra));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_config(0, config, f, params, extra);
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 
 CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void **params, void **extra)
 {
     CUresult result;
+    bool sampled = xm_learns() && xm_sample_begin_config(config, f, params, extra);
 
     XM_SITE(launch, stream_of(config), XM_PTDS, 0);
     xm_admit(stream_of(config), XM_PTDS);
     result = xm_done(XM_DRIVER(cuLaunchKernelEx_ptsz)(config, f, params, extra));
     if (xm_recording() && result == CUDA_SUCCESS)
         xm_record_config(XM_PTDS, config, f, params, extra);
+    if (sampled)
+        xm_sample_end(result);
     return result;
 }
 
@@ -40,6 +47,8 @@ CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *config, CUfunction f, void 
 #define BEGIN_CAPTURE(call)                                                        \
     CUresult result;                                                               \
                                                                                    \
+    if (xm_learns())                                                               \
+        xm_sample_quiet();                                                         \
     xm_capture_began(hStream);                                                     \
     result = call;                                                                 \
     if (result != CUDA_SUCCESS)                                                    \

@@ -10,6 +10,7 @@
 #include "memory_here.h"
 #include "probes.h"
 #include "record.h"
+#include "sample.h"
 #include "state.h"
 #include "thread.h"
 #include "uncovered.h"
@@ -52,6 +53,16 @@ static CUresult allocate(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr,
     return r;
 }
 
+/* True: it is managed, for what the program does with it to be learnt. */
+static bool learnt(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, size_t bytes)
+{
+    if (!xm_learns() || xm_count_before(m, bytes) != CUDA_SUCCESS || !xm_sample_alloc(m, context, dptr, bytes))
+        return false;
+    xm_range_came(NULL, 0, *dptr, bytes, XM_COMMAND_UNIFIED);
+    (void)xm_site_made(CUDA_SUCCESS, dptr, bytes);
+    return true;
+}
+
 /* The driver's answer, or ours, on its way to the program. */
 static inline CUresult came(CUresult result, const CUdeviceptr *at, uint64_t bytes)
 {
@@ -70,6 +81,8 @@ CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize)
     CUcontext context;
     struct xm_mem *m = xm_memory_here(&context);
 
+    if (learnt(m, context, dptr, bytesize))
+        return CUDA_SUCCESS;
     if (!m || !dptr)
         return came(XM_DRIVER(cuMemAlloc_v2)(dptr, bytesize), dptr, bytesize);
     if (xm_memory_plain(m))
@@ -89,6 +102,12 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *dptr, size_t *pitch, size_t width, size
     size_t row, bytes;
     CUresult r;
 
+    if (dptr && pitch && width && height && (element == 4 || element == 8 || element == 16) &&
+        !__builtin_add_overflow(width, (size_t)PITCH - 1, &row) && !__builtin_mul_overflow(row / PITCH * PITCH, height, &bytes) &&
+        learnt(m, context, dptr, bytes)) {
+        *pitch = row / PITCH * PITCH;
+        return CUDA_SUCCESS;
+    }
     /* What is wrong the driver says better. */
     if (!m || !dptr || !pitch || !width || !height || (element != 4 && element != 8 && element != 16) || xm_memory_plain(m) ||
         __builtin_add_overflow(width, (size_t)PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &bytes)) {
@@ -139,6 +158,8 @@ CUresult cuMemFree_v2(CUdeviceptr dptr)
 
     XM_SITE(free, dptr, 0, 0);
     xm_wait_begins();
+    if (xm_learns())
+        xm_sample_freed(dptr);
     xm_range_goes(NULL, 0, dptr, 0);
     if (!free_ours(dptr, &result)) {
         result = XM_DRIVER(cuMemFree_v2)(dptr);

@@ -32,10 +32,23 @@ var (
 	tensorMap   = rule{success: "xm_tensormap_made(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);"}
 )
 
+// sampled is a launch that is offered as a sample before it is admitted.
+func sampled(extra string) rule {
+	return rule{
+		command: true,
+		before:  "bool sampled = xm_learns() && xm_sample_begin(" + launchOf(extra) + ");\n",
+		always:  "if (sampled)\n        xm_sample_end(result);",
+	}
+}
+
 // byName holds the rules of names without their version and stream variant.
 var byName = map[string]rule{
 	"cuInit":           byHand,
 	"cuGetProcAddress": byHand,
+
+	// Launches, which may be samples where the program learns (sample.h).
+	"cuLaunchKernel":            sampled("extra"),
+	"cuLaunchCooperativeKernel": sampled("NULL"),
 
 	// Launches without a stream parameter.
 	"cuLaunch":                             enqueue,

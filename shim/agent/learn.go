@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"xmsched/nvx/faults"
+	"xmsched/predictor"
+)
+
+// Learning is by what the agent learns which memory the program's kernels touch.
+// The C library offers launches; what is worth a look is isolated, and its page faults
+// are read.
+type Learning struct {
+	Samples  Samples
+	Device   Device
+	Observer Observer
+	// Open opens the feed of page faults, when there is a first launch to look at.
+	Open func() (Feed, error)
+}
+
+// Samples are launches that wait for us (shim/cuda/preload/samples.h). Whoever is
+// late finds that the launch went on.
+type Samples interface {
+	// Next takes the launch that waits; false: there was none for so long. The
+	// error is ErrNoSamples.
+	Next(limit time.Duration) (Sample, bool, error)
+	// Skip lets a launch go that is worth nothing.
+	Skip(number uint32) bool
+	// Ready lets it enter the driver.
+	Ready(number uint32) bool
+	// Ran waits until the driver took it; an error: it will not, or not for us.
+	Ran(number uint32, limit time.Duration) (bool, error)
+	// Done lets the thread go on. False: it has, and what was seen is not the launch's
+	// alone.
+	Done(number uint32) bool
+	// Enough wants no more of a kernel, Stop nothing more at all.
+	Enough(kernel uint32)
+	Stop()
+	// Ranges adds the allocations that fault, by address.
+	Ranges(to []faults.Range) []faults.Range
+}
+
+// ErrNoSamples is the end of Samples: of the process, or of learning.
+var ErrNoSamples = errors.New("no more launches to learn from")
+
+// Sample is a launch that waits. Its command's payload is valid until the next one.
+type Sample struct {
+	Number  uint32
+	Context uint64 // CUcontext
+	Device  int    // CUdevice
+	Command Command
+}
+
+// Device does to the program's memory what a sample needs. One goroutine uses it,
+// locked to its thread.
+type Device interface {
+	// Enter makes a context of the program's current, until Leave.
+	Enter(context uint64) error
+	Leave()
+	// Quiet waits until the context has nothing to do.
+	Quiet() error
+	// Away brings ranges to the host, so that whoever touches them faults, also
+	// with a write after a read.
+	Away(ranges []faults.Range) error
+	// Plain ends the second.
+	Plain(ranges []faults.Range) error
+	// Home begins to bring ranges back to a device.
+	Home(ranges []faults.Range, device int) error
+}
+
+// Feed is a fault feed (nvx/faults).
+type Feed interface {
+	Drain(take func(faults.Event)) int
+	Flush() error
+	Dropped() uint64
+	Close()
+}
+
+// Observer learns. Its methods are called on one goroutine, which is not the
+// program's; others may call other methods meanwhile.
+type Observer interface {
+	// Worth says whether a launch would tell something new.
+	Worth(c *Command) bool
+	// Observe takes in what a launch was seen to touch.
+	Observe(c *Command, seen *predictor.Observation)
+}
+
+const (
+	// awayBytes bounds what one sample sends away, and so how long its launch
+	// waits: a quarter of a second, at the 9 GB/s of h200.md.
+	awayBytes = 2 << 30
+	// allEvery is how often all memory is sent away, not only what the launch
+	// names: kernels follow pointers that lie in memory.
+	allEvery = 8
+	// drainEvery is how often the feed is read while a sample runs: at 8 GB/s of
+	// faults some 500 of its entries are filled between.
+	drainEvery = 200 * time.Microsecond
+	// listenFor is how long one look for a sample takes.
+	listenFor = time.Second
+)
+
+// student learns, on a goroutine of its own.
+type student struct {
+	*Learning
+	feed   Feed
+	ranges []faults.Range // reused
+	taken  int
+}
+
+// learn runs until there is nothing more to learn, or ctx ends.
+func (a *Agent) learn(ctx context.Context, l *Learning) {
+	runtime.LockOSThread() // contexts are the thread's; it ends with the goroutine
+	s := &student{Learning: l}
+	defer func() {
+		if s.feed != nil {
+			s.feed.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		sample, there, err := s.Samples.Next(listenFor)
+		if err != nil {
+			return
+		}
+		if !there {
+			continue
+		}
+		if err := s.open(); err != nil {
+			s.Samples.Stop()
+			a.host.WarnOnce(WarnLearning, fmt.Sprintf("%v: nothing can be learnt of this program, which goes on", err))
+			return
+		}
+		s.look(&sample)
+	}
+}
+
+func (s *student) open() (err error) {
+	if s.feed == nil {
+		s.feed, err = s.Open()
+	}
+	return err
+}
+
+// look is one sample. Whatever fails, its thread goes on at its limit.
+func (s *student) look(sample *Sample) {
+	if !s.Observer.Worth(&sample.Command) {
+		s.Samples.Skip(sample.Number)
+		return
+	}
+	s.ranges = s.Samples.Ranges(s.ranges[:0])
+	away := s.choose(&sample.Command)
+	if len(away) == 0 || s.Device.Enter(sample.Context) != nil {
+		s.Samples.Skip(sample.Number)
+		return
+	}
+	defer s.Device.Leave()
+	if s.Device.Quiet() != nil || s.Device.Away(away) != nil {
+		s.Samples.Skip(sample.Number)
+		_ = s.Device.Plain(away)
+		return
+	}
+	fold, lossy, alone := s.isolated(sample.Number, away)
+	_ = s.Device.Home(away, sample.Device)
+	if !alone {
+		return
+	}
+	s.taken++
+	s.Observer.Observe(&sample.Command, observation(fold, away, lossy))
+}
+
+// isolated lets the launch run and reads its faults. alone: nothing else was seen.
+func (s *student) isolated(number uint32, away []faults.Range) (fold *faults.Fold, lossy, alone bool) {
+	_ = s.feed.Flush() // without it some faults may be late, and are taken for the launch's
+	s.feed.Drain(func(faults.Event) {})
+	before := s.feed.Dropped()
+	fold = faults.NewFold(s.ranges)
+	if !s.Samples.Ready(number) {
+		_ = s.Device.Plain(away)
+		return fold, false, false
+	}
+	err := s.reading(fold, func() error {
+		for {
+			ran, err := s.Samples.Ran(number, listenFor)
+			if err != nil {
+				return err
+			}
+			if ran {
+				return errors.Join(s.Device.Quiet(), s.feed.Flush())
+			}
+		}
+	})
+	lossy = s.feed.Dropped() != before
+	_ = s.Device.Plain(away)
+	return fold, lossy, s.Samples.Done(number) && err == nil
+}
+
+// reading folds what the feed has while work is done, and what it has then.
+func (s *student) reading(fold *faults.Fold, work func() error) error {
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			s.feed.Drain(fold.Add)
+			select {
+			case <-stop:
+				return
+			case <-time.After(drainEvery):
+			}
+		}
+	}()
+	err := work()
+	close(stop)
+	<-stopped
+	s.feed.Drain(fold.Add)
+	return err
+}
+
+// choose says what is to be sent away: what the launch names, and now and then all,
+// the small first, as far as there is time for it.
+func (s *student) choose(c *Command) []faults.Range {
+	named := make([]bool, len(s.ranges))
+	mark := func(address uint64) {
+		i, exact := slices.BinarySearchFunc(s.ranges, address, func(r faults.Range, at uint64) int { return cmp.Compare(r.Base, at) })
+		if !exact {
+			i--
+		}
+		if i >= 0 && address-s.ranges[i].Base < s.ranges[i].Bytes {
+			named[i] = true
+		}
+	}
+	for p := c.Parameters(); len(p) >= 8; p = p[8:] {
+		mark(word64(p, 0))
+	}
+	for _, m := range c.AppendTensorMaps(nil) {
+		mark(m.Address)
+	}
+	var first, second []faults.Range
+	for i, r := range s.ranges {
+		if named[i] {
+			first = append(first, r)
+		} else if s.taken%allEvery == allEvery-1 {
+			second = append(second, r)
+		}
+	}
+	if len(first) == 0 { // nothing of the launch would be seen
+		return nil
+	}
+	return within(awayBytes, first, second)
+}
+
+// within takes of each list the smallest, as far as they fit.
+func within(limit uint64, lists ...[]faults.Range) (all []faults.Range) {
+	for _, list := range lists {
+		slices.SortFunc(list, func(a, b faults.Range) int { return cmp.Compare(a.Bytes, b.Bytes) })
+		for _, r := range list {
+			if r.Bytes <= limit {
+				limit -= r.Bytes
+				all = append(all, r)
+			}
+		}
+	}
+	return all
+}
+
+func observation(fold *faults.Fold, away []faults.Range, lossy bool) *predictor.Observation {
+	o := &predictor.Observation{Grain: faults.BlockBytes, Watched: make([]predictor.Range, 0, len(away)), Lossy: lossy}
+	for _, r := range away {
+		o.Watched = append(o.Watched, predictor.Range{Base: r.Base, Bytes: r.Bytes})
+	}
+	for _, b := range fold.Blocks() {
+		t := predictor.Touch{Base: b.Base, Bytes: b.Bytes, Count: 1}
+		if b.Access&faults.Read != 0 {
+			t.Access |= predictor.Read
+		}
+		if b.Access&faults.Write != 0 {
+			t.Access |= predictor.Write
+		}
+		o.Touched = append(o.Touched, t)
+	}
+	return o
+}

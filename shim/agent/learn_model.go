@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"sync"
+	"time"
+
+	"xmsched/predictor"
+)
+
+// Learner is an Observer over a library of models. It may be used from several
+// goroutines.
+type Learner struct {
+	commands Commands
+
+	mu      sync.Mutex
+	library *predictor.Library
+	models  map[uint32]*predictor.Model // by the C library's id of the kernel
+	ranges  predictor.Ranges            // of the last launch that was looked at
+	buffer  []byte
+}
+
+// NewLearner learns into a library.
+func NewLearner(library *predictor.Library, commands Commands) *Learner {
+	return &Learner{commands: commands, library: library, models: map[uint32]*predictor.Model{}}
+}
+
+// Library calls f with the library, which it must not keep.
+func (l *Learner) Library(f func(*predictor.Library)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l.library)
+}
+
+// Worth implements Observer.
+func (l *Learner) Worth(c *Command) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	m := l.model(c)
+	if m == nil || l.lookAround() != nil {
+		return false
+	}
+	launch := LaunchOf(c)
+	return m.Worth(&launch, &l.ranges)
+}
+
+// Observe implements Observer. The ranges are those that Worth saw: the launch's
+// thread has been waiting since.
+func (l *Learner) Observe(c *Command, seen *predictor.Observation) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if m := l.model(c); m != nil {
+		launch := LaunchOf(c)
+		m.Observe(&launch, &l.ranges, seen)
+	}
+}
+
+// model is the kernel's, nil when nobody knows what it is. Precondition: mu is held.
+func (l *Learner) model(c *Command) *predictor.Model {
+	if m := l.models[c.Kernel]; m != nil {
+		return m
+	}
+	k, err := l.commands.Kernel(c.Kernel)
+	if err != nil || c.Kernel == 0 {
+		return nil
+	}
+	m := l.library.Kernel(KernelOf(k), uint64(time.Now().Unix()))
+	l.models[c.Kernel] = m
+	return m
+}
+
+// lookAround takes in the allocations that there are. Precondition: mu is held.
+func (l *Learner) lookAround() error {
+	buffer, err := l.commands.Ranges(l.buffer)
+	if err != nil {
+		return err
+	}
+	l.buffer = buffer[:cap(buffer)]
+	l.ranges = predictor.Ranges{}
+	for rest := buffer; len(rest) > 0; {
+		var c Command
+		if c, rest, err = NextCommand(rest); err != nil {
+			return err
+		}
+		if r, ok := c.Range(); ok {
+			l.ranges.Add(predictor.Range{Base: r.Base, Bytes: r.Bytes})
+		}
+	}
+	return nil
+}
+
+// KernelOf is a kernel as the predictor knows it.
+func KernelOf(k Kernel) predictor.Kernel {
+	out := predictor.Kernel{Key: predictor.Key{Name: k.Name}}
+	for i, word := range k.Code {
+		for b := range 8 {
+			out.Code[8*i+b] = byte(word >> (8 * b))
+		}
+	}
+	for _, p := range k.Parameters {
+		out.Params = append(out.Params, predictor.Param{Offset: p.Offset, Bytes: p.Size})
+	}
+	if !k.Layout || k.More {
+		out.Params = nil // every word may be a value
+	}
+	return out
+}
+
+// LaunchOf is a launch as the predictor knows it. Its parameters lie in the
+// command's payload.
+func LaunchOf(c *Command) predictor.Launch {
+	l := predictor.Launch{Grid: c.Grid, Block: c.Block, Shared: c.Shared, Params: c.Parameters()}
+	for _, m := range c.AppendTensorMaps(nil) {
+		l.Maps = append(l.Maps, predictor.Range{Base: m.Address, Bytes: m.Bytes()})
+	}
+	return l
+}
+
+// Bytes is how much memory a tensor map spans; 0: that is not known.
+func (m *TensorMap) Bytes() uint64 {
+	if m.Element == 0 || m.Rank < 1 || m.Rank > len(m.Dims) {
+		return 0
+	}
+	n := (m.Dims[0]*uint64(m.Element) + 7) / 8
+	for i := 1; i < m.Rank; i++ {
+		if m.Dims[i] == 0 {
+			return 0
+		}
+		n += (m.Dims[i] - 1) * m.Strides[i-1]
+	}
+	return n
+}
