@@ -146,6 +146,7 @@ func (l *Lab) RunOversub(ctx context.Context, o Oversub, report func(what string
 	if r.link, err = l.link(ctx); err != nil {
 		return nil, err
 	}
+	defer func() { compareOversub(r.rows) }()
 	for _, g := range o.groups() {
 		if err := r.group(ctx, g); err != nil {
 			return r.rows, fmt.Errorf("oversub %s: %w", g.workload, err)

@@ -193,13 +193,16 @@ func (r *oversubscribed) managed(ctx context.Context, g group, policies []string
 	return nil
 }
 
-// budget of a group. Where all is to fit exactly there is a little more, for the
-// small allocations of each program.
+// smallEach is what the small allocations of a program take.
+const smallEach = 4 * memory.MiB
+
+// budget of a group: what was asked for, and a little for the small allocations of each
+// program, so that whole tasks fit it whose memory goes into it. 0: the card's.
 func (r *oversubscribed) budget(g group) memory.Bytes {
-	if g.pct == 100 {
-		return r.o.Budget + memory.Bytes(g.tasks)*memory.PieceBytes
+	if r.o.Budget == 0 {
+		return 0
 	}
-	return r.o.Budget
+	return r.o.Budget + memory.Bytes(g.tasks)*smallEach
 }
 
 // cell measures one part.
@@ -276,6 +279,7 @@ func (r *oversubscribed) row(g group, p cell, level int, all []course) rows.Row 
 	if in > 0 {
 		m["out_of_in_pct"] = 100 * out / in
 	}
+	m["span_s"] = span.Seconds()
 	m["stall_pct"] = 100 * (p.after.stall - p.before.stall).Seconds() / span.Seconds()
 	m["switches_count"] = float64(p.after.taken - p.before.taken)
 	m["in_gb_per_s"], m["out_gb_per_s"] = in/span.Seconds()/1e9, out/span.Seconds()/1e9

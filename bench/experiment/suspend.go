@@ -12,6 +12,7 @@ import (
 	"xmsched/bench/rows"
 	"xmsched/bench/stats"
 	"xmsched/bench/workloads"
+	"xmsched/memory"
 )
 
 // Suspend is the row preempt at Level 3: when the first instruction of a
@@ -33,6 +34,7 @@ type Suspend struct {
 	Scenes    []string
 	Requests  int    // of each scene and kernel length
 	Pinning   uint64 // bytes that another process pins meanwhile, over and over; 0: none
+	Growing   uint64 // bytes by which the pool of moved memory grows meanwhile; 0: memory is not managed
 }
 
 // Scenes.
@@ -82,6 +84,7 @@ func (s Suspend) Validate() error {
 		limit.Check("scenes", len(s.Scenes), 1, len(Scenes())),
 		limit.Check("requests", s.Requests, 1, 100_000),
 		limit.Check("pinning", s.Pinning, 0, uint64(maxPinning)),
+		limit.Check("growing", s.Growing, 0, uint64(maxPinning)),
 	)
 }
 
@@ -143,6 +146,17 @@ func (l *Lab) pinning(ctx context.Context, bytes uint64) (func(), error) {
 	return c.Kill, nil
 }
 
+// growBudget is what programs have on the device while the pool of host memory grows.
+const growBudget = 64 * memory.MiB
+
+// startGrower starts a program that allocates far more than the budget, so that the
+// pool grows while requests are measured. Nobody waits for it.
+func (l *Lab) startGrower(bytes uint64) (*Child, error) {
+	const piece = uint64(pinChunk)
+	t := workloads.Touch{Pattern: workloads.PatternRead, Bytes: max(bytes/piece, 1) * piece, Piece: piece, Phase: 1, Rounds: 1}
+	return patterned{t}.start(l, 0, &Under{Name: "grower", Level: 3})
+}
+
 // seen is what a scene gave.
 type seen struct {
 	FirstUS   []float64 // from a request to its first instruction
@@ -189,6 +203,10 @@ func (l *Lab) scene(ctx context.Context, s Suspend, scene string, us, perUS floa
 		params["pinning_bytes"] = int64(s.Pinning)
 		params["scene"] = scene + "+pinning" // none of the bounds of the scene itself
 	}
+	if s.Growing > 0 {
+		params["growing_bytes"] = int64(s.Growing)
+		params["scene"] = scene + "+growing"
+	}
 	return l.Row("preempt", mode, n, params, metrics), nil
 }
 
@@ -210,7 +228,12 @@ func (l *Lab) unsuspended(ctx context.Context, s Suspend, us, perUS float64) (se
 
 // governed measures under the daemon.
 func (l *Lab) governed(ctx context.Context, s Suspend, scene string, us, perUS float64) (seen, error) {
-	if err := l.Daemon(ctx); err != nil {
+	if s.Growing > 0 {
+		if err := l.managedDaemon(ctx, 3, "HPF", growBudget, memory.Predict); err != nil {
+			return seen{}, err
+		}
+		defer l.StopDaemon() // the other scenes' daemon manages no memory
+	} else if err := l.Daemon(ctx); err != nil {
 		return seen{}, err
 	}
 	heart, fd, err := l.startHeart(ctx, &Under{Name: "background", Level: 3}, us, 0)
@@ -232,6 +255,13 @@ func (l *Lab) governed(ctx context.Context, s Suspend, scene string, us, perUS f
 		return seen{}, err
 	}
 	defer watch.Kill()
+	if s.Growing > 0 {
+		grower, err := l.startGrower(s.Growing)
+		if err != nil {
+			return seen{}, err
+		}
+		defer grower.Kill()
+	}
 	var r workloads.Event
 	switch scene {
 	case SceneArmed:

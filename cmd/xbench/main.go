@@ -24,7 +24,7 @@ numbers, let nothing else use it.`,
 	}
 	cmd.AddCommand(
 		demoCommand(), p99Command(), preemptCommand(), cyclesCommand(), launchCommand(), shareCommand(), laxityCommand(), decisionCommand(), startupCommand(), pytorchCommand(), modelsCommand(),
-		oversubCommand(),
+		oversubCommand(), swapCommand(), urgentCommand(),
 		checkCommand(), conformanceCommand(), workCommand(),
 	)
 	return cmd

@@ -15,7 +15,6 @@ import (
 	"xmsched/bench/plots"
 	"xmsched/bench/rows"
 	"xmsched/cmd/internal/cli"
-	"xmsched/memory"
 )
 
 // sizes are flags in bytes, of which the defaults depend on the device.
@@ -28,30 +27,21 @@ func (s *sizes) flags(cmd *cobra.Command) {
 	f.StringVar(&s.piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 256MiB; simulated 8MiB)")
 }
 
-// read reads them for a device. auto is 0.
-func (s sizes) read(simulated bool) (budget, task, piece memory.Bytes, err error) {
-	for _, f := range []struct {
-		name, given, real, simulated string
-		into                         *memory.Bytes
-	}{
-		{"budget", s.budget, "16GiB", "128MiB", &budget},
-		{"task", s.task, "8GiB", "64MiB", &task},
-		{"piece", s.piece, "256MiB", "8MiB", &piece},
-	} {
-		text := f.given
-		switch {
-		case text == "auto" && f.name == "budget":
-			continue
-		case text == "" && simulated:
-			text = f.simulated
-		case text == "":
-			text = f.real
-		}
-		if *f.into, err = memory.ParseBytes(text); err != nil {
-			return 0, 0, 0, cli.Usagef("--%s: %v", f.name, err)
-		}
+// read reads them for a device.
+func (s sizes) read(e *experiment.Oversub, simulated bool) (err error) {
+	if e.Budget, err = budgetSize(s.budget, "16GiB", "128MiB", simulated); err != nil {
+		return err
 	}
-	return budget, task, piece, nil
+	if e.Task, err = oneSize("task", s.task, "8GiB", "64MiB", simulated); err != nil {
+		return err
+	}
+	if e.Piece, err = oneSize("piece", s.piece, "256MiB", "8MiB", simulated); err != nil {
+		return err
+	}
+	if err := e.Validate(); err != nil {
+		return cli.Usagef("%v", err)
+	}
+	return nil
 }
 
 func oversubCommand() *cobra.Command {
@@ -95,16 +85,11 @@ Exit code 1 when a word is wrong; the rows are kept.`,
 			if e.Level, err = experiment.ParseLevel(level); err != nil {
 				return cli.Usagef("%v", err)
 			}
-			for _, simulated := range []bool{false, true} { // before a device is looked for
-				if e.Budget, e.Task, e.Piece, err = s.read(simulated); err != nil {
-					return err
-				}
-				if err := e.Validate(); err != nil {
-					return cli.Usagef("%v", err)
-				}
+			if err := forBoth(func(simulated bool) error { return s.read(&e, simulated) }); err != nil {
+				return err
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				if e.Budget, e.Task, e.Piece, err = s.read(lab.Facts.Simulated); err != nil {
+				if err := s.read(&e, lab.Facts.Simulated); err != nil {
 					return err
 				}
 				p := newProgress(cmd.ErrOrStderr())

@@ -19,7 +19,7 @@ func preemptCommand() *cobra.Command {
 	var e experiment.Preempt
 	var s experiment.Suspend
 	var levels []string
-	var pinning, plot string
+	var pinning, growing, plot string
 	cmd := &cobra.Command{
 		Use:   "preempt",
 		Short: "How long a background runs on after its gate closes, or a request comes",
@@ -63,7 +63,7 @@ running         requests at whose end the background still ran`,
 		Example: "  xbench preempt --level 2 --kernel-us 10,100,1000,10000\n  xbench preempt --level 3 --kernel-us 10,1000,5000000 --pinning 8GiB\n  xbench preempt --sim --level 1,2 --kernel-us 2000 --closings 50",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			third, err := preemptSettings(&e, &s, levels, pinning)
+			third, err := preemptSettings(&e, &s, levels, pinning, growing)
 			if err != nil {
 				return cli.Usagef("%v", err)
 			}
@@ -104,18 +104,22 @@ running         requests at whose end the background still ran`,
 	f.StringSliceVar(&s.Scenes, "scenes", experiment.Scenes(), "Level 3: what is measured")
 	f.IntVar(&s.Requests, "requests", 100, "Level 3: requests, or suspensions, of each scene and length")
 	f.StringVar(&pinning, "pinning", "", "Level 3: so much host memory is pinned by another process meanwhile, over and over, as 8GiB")
+	f.StringVar(&growing, "growing", "", "Level 3: our own pool of host memory grows by so much meanwhile, as another task allocates far beyond the budget, as 8GiB")
 	f.StringVar(&plot, "plot", "", "Level 3: write the times over the kernels' lengths to `PATH`.png and PATH.svg")
 	return cmd
 }
 
 // preemptSettings parts Level 3, which is measured otherwise, from the others, and
 // checks both.
-func preemptSettings(e *experiment.Preempt, s *experiment.Suspend, levels []string, pinning string) (third bool, err error) {
+func preemptSettings(e *experiment.Preempt, s *experiment.Suspend, levels []string, pinning, growing string) (third bool, err error) {
 	if e.Levels, err = experiment.ParseLevels(levels); err != nil {
 		return false, err
 	}
 	if s.Pinning, err = parseBytes(pinning); err != nil {
 		return false, fmt.Errorf("pinning: %w", err)
+	}
+	if s.Growing, err = parseBytes(growing); err != nil {
+		return false, fmt.Errorf("growing: %w", err)
 	}
 	if i := slices.Index(e.Levels, 3); i >= 0 {
 		third = true
