@@ -38,12 +38,9 @@ func managedFrom(w journal.MemorySettings) (m ManagedMemory, ok bool) {
 func (m ManagedMemory) plane() plane.Memory { return plane.Memory{Budget: m.Budget, Mode: m.Mode} }
 
 // returnLimit is how long those that were attached before a restart are waited for: an
-// agent tries once a second. settleTime is how long the last of them has to say what it
-// has, from when its board was handed over.
-const (
-	returnLimit = 5 * time.Second
-	settleTime  = 300 * time.Millisecond
-)
+// agent tries once a second, and says that it lives once its library has told the board
+// what the process has.
+const returnLimit = 5 * time.Second
 
 // managed is the control plane's part of memory. A server whose configuration has none
 // has an empty one, and nobody asks it.
@@ -51,7 +48,6 @@ type managed struct {
 	mu      sync.Mutex
 	now     ManagedMemory        // protected by mu
 	awaited map[journal.Key]bool // protected by mu: attached before the restart, and not back
-	lastAt  time.Time            // protected by mu: when the last of them came back
 	awaits  bool                 // the data plane was told to wait; the keeper's
 	cards   map[string]bool      // devices whose card is known; the keeper's
 	host    hostFiles
@@ -126,10 +122,7 @@ func (s *Server) attachedOne(key journal.Key) {
 		return
 	}
 	s.managed.mu.Lock()
-	if s.managed.awaited[key] {
-		delete(s.managed.awaited, key)
-		s.managed.lastAt = time.Now()
-	}
+	delete(s.managed.awaited, key)
 	s.managed.mu.Unlock()
 	s.rememberAttached()
 }

@@ -41,7 +41,7 @@ func (s *Server) keepMemory() {
 }
 
 // awaitReturn ends the waiting for those that were there before a restart, when all are
-// back or dead, or have had their time.
+// back and have told what they have, or are dead, or have had their time.
 func (s *Server) awaitReturn() {
 	m := &s.managed
 	if !m.awaits {
@@ -53,9 +53,13 @@ func (s *Server) awaitReturn() {
 			delete(m.awaited, key)
 		}
 	}
-	over := len(m.awaited) == 0 && time.Since(m.lastAt) > settleTime || time.Since(s.start) > returnLimit
 	missing := len(m.awaited)
 	m.mu.Unlock()
+	over := time.Since(s.start) > returnLimit
+	if missing == 0 && !over {
+		told, err := s.loop.AllHaveTold()
+		over = err == nil && told
+	}
 	if !over {
 		return
 	}
@@ -83,7 +87,7 @@ func (s *Server) tellHost() {
 		}
 		available = mem.MaxBytes
 	}
-	limit, by := mem.HostBudget(mem.HostFigures{Wanted: wanted, Ours: state.Host.Used, Available: available})
+	limit, by := mem.HostBudget(mem.HostFigures{Wanted: wanted, Ours: state.Host.Pool + state.Host.Gone, Available: available})
 	_ = s.loop.SetHost(limit, by, s.cgroupParts(state)) // it ends when we do
 }
 

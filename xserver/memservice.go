@@ -42,7 +42,8 @@ func (v *service) MemoryStats(ctx context.Context, _ *xserverv1.MemoryStatsReque
 		return r, nil
 	}
 	r.Policy, r.Awaiting = state.Mode.String(), state.Awaits
-	r.Host = &xserverv1.HostMemory{Used: uint64(state.Host.Used)}
+	h := state.Host
+	r.Host = &xserverv1.HostMemory{Used: uint64(h.Used), Pool: uint64(h.Pool), Kept: uint64(h.Kept), LeftBehind: uint64(h.Gone)}
 	if state.Host.Known {
 		r.Host.Limit, r.Host.LimitedBy = uint64(state.Host.Limit), string(state.Host.By)
 	}
@@ -66,11 +67,14 @@ func (r *registry) wireMemory(who peer.Peer, d plane.DeviceMemoryState) *xserver
 	if !d.Managed {
 		w.Why = noCard
 	}
+	w.Free = uint64(max(0, d.Budget-d.Committed))
 	for _, p := range d.Processes {
 		w.Allocated += p.View.Allocated
 		w.Resident += p.View.Resident
 		w.Host += p.View.Host
 		w.Pinned += p.View.Pinned
+		w.Slots += max(p.View.Slots, p.View.Host)
+		w.Kept += p.View.Kept
 		reg := r.processes[p.Process]
 		if reg == nil || !maySee(who, reg.peer.UID) {
 			continue
@@ -93,8 +97,20 @@ func wireProcessMemory(p plane.ProcessMemoryState) *xserverv1.Memory {
 		WorkingSet: uint64(p.Working), MovedIn: v.In, MovedOut: v.Out,
 		InPerS: float64(p.In), OutPerS: float64(p.Out), StallNs: uint64(v.Stall), Hidden: p.Hidden,
 		Held: p.Held, Waits: p.Waits, Move: p.Target.Move.String(),
-		QuantumNs: uint64(p.Quantum), LoadNs: uint64(p.Target.Load), Why: memoryWhy(p),
+		QuantumNs: uint64(p.Quantum), LoadNs: uint64(p.Target.Load), Why: memoryWhy(p), PinnedBy: pinnedBy(v),
+		Slots: max(v.Slots, v.Host), Kept: v.Kept, SlotsBound: uint64(p.HostPart), Exchange: v.Exchange,
+		Hashed: v.Clean.Hashed, Spared: v.Clean.Spared, Wrong: v.Clean.Wrong, Foretold: v.Working > 0,
 	}
+}
+
+// pinnedBy names what is pinned.
+func pinnedBy(v board.MemoryView) (kinds []*xserverv1.MemoryKind) {
+	for i, n := range v.PinnedBy {
+		if n > 0 {
+			kinds = append(kinds, &xserverv1.MemoryKind{Name: board.MemoryPinNames[i], Bytes: n})
+		}
+	}
+	return kinds
 }
 
 // wireTaskMemory adds up a task's processes on a device; nil: memory is not managed.
@@ -109,13 +125,28 @@ func wireTaskMemory(list []plane.ProcessMemoryState) (sum *xserverv1.Memory) {
 			&sum.Limit: one.Limit, &sum.Allocated: one.Allocated, &sum.Resident: one.Resident, &sum.Host: one.Host,
 			&sum.Pinned: one.Pinned, &sum.Asked: one.Asked, &sum.Waste: one.Waste, &sum.Target: one.Target,
 			&sum.Desired: one.Desired, &sum.WorkingSet: one.WorkingSet, &sum.MovedIn: one.MovedIn, &sum.MovedOut: one.MovedOut,
-			&sum.LoadNs: one.LoadNs,
+			&sum.LoadNs: one.LoadNs, &sum.Slots: one.Slots, &sum.Kept: one.Kept, &sum.SlotsBound: one.SlotsBound,
+			&sum.Exchange: one.Exchange, &sum.Hashed: one.Hashed, &sum.Spared: one.Spared, &sum.Wrong: one.Wrong,
 		} {
 			*into += n
 		}
+		sum.PinnedBy = addKinds(sum.PinnedBy, one.PinnedBy)
+		sum.Foretold = sum.Foretold || one.Foretold
 		sum.StallNs = max(sum.StallNs, one.StallNs)
 		sum.Held, sum.Waits = sum.Held || one.Held, sum.Waits || one.Waits
 		sum.Why = cmp.Or(sum.Why, one.Why)
+	}
+	return sum
+}
+
+// addKinds adds up memory by its kinds.
+func addKinds(sum, more []*xserverv1.MemoryKind) []*xserverv1.MemoryKind {
+	for _, k := range more {
+		if i := slices.IndexFunc(sum, func(s *xserverv1.MemoryKind) bool { return s.Name == k.Name }); i >= 0 {
+			sum[i].Bytes += k.Bytes
+		} else {
+			sum = append(sum, k)
+		}
 	}
 	return sum
 }
@@ -129,7 +160,7 @@ func memoryWhy(p plane.ProcessMemoryState) string {
 		return "the driver has no virtual memory management"
 	case s&board.MemoryActive == 0 && p.View.Pinned > 0:
 		return "its library does not manage memory"
-	case p.View.Pinned > 0:
+	case p.View.Pinned > 0 && p.View.PinnedBy == [len(board.MemoryPinNames)]uint64{}:
 		return "pinned: it was not allocated as device memory of a kind that can be moved"
 	}
 	return ""

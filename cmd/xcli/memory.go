@@ -38,10 +38,13 @@ func memoryStatsCommand(o *options) *cobra.Command {
 		Use:   "stats [--watch]",
 		Short: "Show where every byte is and what moved",
 		Long: `stats shows the devices with their budgets, and a line for each process that you may
-see. ALLOC is what it has allocated, of that on the DEVICE and on the HOST; PINNED is
-other memory of it on the device. TARGET is what it may have on the device now, NEXT
-what its next turn touches. IN and OUT are what moved, and how fast while it did; STALL
-how long it stood still for that; HIDDEN what part of it came in while another ran.`,
+see. LIMIT is what it may allocate. ALLOC is what it has allocated, of that on the
+DEVICE and on the HOST; POOL is the host memory that was made for it, in use or not;
+PINNED is other memory of it on the device, and WHY names what cannot be moved. TARGET
+is what it may have on the device now, NEXT what its next turn touches ("all" where that
+is not foretold). IN and OUT are what moved, and how fast while it did; STALL how long it
+stood still for that; HIDDEN what part of it came in while another ran. TURN is the
+length of its turns, where its memory asks for another than the policy's.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if interval < minInterval || interval > time.Hour {
@@ -128,10 +131,17 @@ func (o *options) showMemory(ctx context.Context, conn *client.Client, w io.Writ
 }
 
 func hostText(h *xserverv1.HostMemory) string {
-	if h.GetLimitedBy() == "" {
-		return amount(h.GetUsed())
+	text := fmt.Sprintf("%s in a pool of %s", amount(h.GetUsed()), amount(h.GetPool()))
+	if h.GetLimitedBy() != "" {
+		text = fmt.Sprintf("%s, at most %s (%s)", text, amount(h.Limit), h.LimitedBy)
 	}
-	return fmt.Sprintf("%s of %s (%s)", amount(h.Used), amount(h.Limit), h.LimitedBy)
+	if h.GetKept() > 0 {
+		text += "; " + amount(h.Kept) + " of it clean copies"
+	}
+	if h.GetLeftBehind() > 0 {
+		text += "; " + amount(h.LeftBehind) + " of programs that left the daemon"
+	}
+	return text
 }
 
 // deviceText is a device in one line.
@@ -143,11 +153,12 @@ func deviceText(d *xserverv1.DeviceMemory) string {
 	if d.Card != 0 {
 		text += " of " + amount(d.Card)
 	}
-	text += fmt.Sprintf(", %s given; %s on the device, %s on the host, %s pinned", amount(d.Committed), amount(d.Resident), amount(d.Host), amount(d.Pinned))
+	text += fmt.Sprintf(", %s given, %s free; %s on the device, %s on the host, %s pinned", amount(d.Committed), amount(d.Free), amount(d.Resident), amount(d.Host), amount(d.Pinned))
 	for _, more := range []struct {
 		there bool
 		text  string
 	}{
+		{d.Slots > 0, "host pool " + amount(d.Slots)},
 		{d.DriverOwned > 0, amount(d.DriverOwned) + " counted for the driver"},
 		{d.LeftBehind > 0, amount(d.LeftBehind) + " of programs that left the daemon"},
 		{d.Oversubscribed, "oversubscribed"},
@@ -162,7 +173,7 @@ func deviceText(d *xserverv1.DeviceMemory) string {
 }
 
 func memoryTable(list []*xserverv1.ProcessMemory) *cli.Table {
-	t := cli.NewTable("TASK", "PID", "NAME", "LIMIT", "ALLOC", "DEVICE", "HOST", "PINNED", "TARGET", "NEXT", "IN", "OUT", "STALL", "HIDDEN", "TURN", "WHY")
+	t := cli.NewTable("TASK", "PID", "NAME", "LIMIT", "ALLOC", "DEVICE", "HOST", "POOL", "PINNED", "TARGET", "NEXT", "IN", "OUT", "STALL", "HIDDEN", "TURN", "WHY")
 	for _, p := range list {
 		m := p.Memory
 		limit, turn := "-", "-"
@@ -172,11 +183,19 @@ func memoryTable(list []*xserverv1.ProcessMemory) *cli.Table {
 		if m.QuantumNs > 0 {
 			turn = client.Duration(m.QuantumNs).String()
 		}
-		t.Row(p.Task, p.Pid, p.Name, limit, amount(m.Allocated), amount(m.Resident), amount(m.Host), amount(m.Pinned),
-			amount(m.Target), amount(m.WorkingSet), movedText(m.MovedIn, m.InPerS), movedText(m.MovedOut, m.OutPerS),
+		t.Row(p.Task, p.Pid, p.Name, limit, amount(m.Allocated), amount(m.Resident), amount(m.Host), amount(m.Slots), amount(m.Pinned),
+			amount(m.Target), workingText(m), movedText(m.MovedIn, m.InPerS), movedText(m.MovedOut, m.OutPerS),
 			client.Duration(m.StallNs).Round(time.Millisecond), hiddenText(m), turn, memoryNote(m))
 	}
 	return t
+}
+
+// workingText is what the next turn touches; unless that was foretold, all there is.
+func workingText(m *xserverv1.Memory) string {
+	if !m.Foretold {
+		return "all"
+	}
+	return amount(m.WorkingSet)
 }
 
 func movedText(n uint64, rate float64) string {
@@ -207,6 +226,16 @@ func memoryNote(m *xserverv1.Memory) string {
 	}
 	if m.Waste > 0 {
 		notes = append(notes, amount(m.Waste)+" wasted")
+	}
+	if m.Hashed > 0 {
+		notes = append(notes, fmt.Sprintf("%s not copied of %s compared", amount(m.Spared), amount(m.Hashed)))
+	}
+	if len(m.PinnedBy) > 0 {
+		kinds := make([]string, 0, len(m.PinnedBy))
+		for _, k := range m.PinnedBy {
+			kinds = append(kinds, amount(k.Bytes)+" "+k.Name)
+		}
+		notes = append(notes, "pinned: "+strings.Join(kinds, ", "))
 	}
 	if m.Why != "" {
 		notes = append(notes, m.Why)

@@ -18,9 +18,13 @@ type memoryStats struct {
 }
 
 type hostMemoryRow struct {
-	Used      uint64 `json:"used"`
+	Used      uint64 `json:"used"`            // holds what is nowhere else
+	Pool      uint64 `json:"pool"`            // that, clean copies and what is free
+	Kept      uint64 `json:"kept"`            // clean copies
 	Limit     uint64 `json:"limit,omitempty"` // absent: not bounded
 	LimitedBy string `json:"limited_by,omitempty"`
+
+	LeftBehind uint64 `json:"left_behind"` // of programs that left; not part of the pool
 }
 
 type deviceMemory struct {
@@ -39,6 +43,9 @@ type deviceMemory struct {
 	LeftBehind     uint64 `json:"left_behind"`
 	Oversubscribed bool   `json:"oversubscribed"`
 	HostShort      bool   `json:"host_short"`
+	Free           uint64 `json:"free"`
+	Slots          uint64 `json:"slots"`
+	Kept           uint64 `json:"kept"`
 }
 
 type processMemory struct {
@@ -69,18 +76,29 @@ type processMemory struct {
 	QuantumMS  float64 `json:"quantum_ms"` // 0: the policy's own
 	LoadMS     float64 `json:"load_ms"`
 	Why        string  `json:"why,omitempty"`
+
+	PinnedBy   map[string]uint64 `json:"pinned_by,omitempty"` // by kinds
+	Foretold   bool              `json:"foretold"`            // working_set is; else it is all that is allocated
+	Slots      uint64            `json:"slots"`               // host memory that there is for it
+	Kept       uint64            `json:"kept"`                // of that, clean copies
+	SlotsBound uint64            `json:"slots_bound"`         // most that it may be; 0: no bound
+	Exchange   uint64            `json:"exchange"`
+	Hashed     uint64            `json:"hashed"` // compared with clean copies
+	Spared     uint64            `json:"spared"` // of that: not copied
+	Wrong      uint64            `json:"wrong"`  // of that: had changed
 }
 
 func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
 	s := memoryStats{Managed: r.Managed, Policy: r.Policy, Awaiting: r.Awaiting}
 	if h := r.Host; h != nil {
-		s.Host = &hostMemoryRow{Used: h.Used, Limit: h.Limit, LimitedBy: h.LimitedBy}
+		s.Host = &hostMemoryRow{Used: h.Used, Pool: h.Pool, Kept: h.Kept, Limit: h.Limit, LimitedBy: h.LimitedBy, LeftBehind: h.LeftBehind}
 	}
 	for _, d := range r.Devices {
 		s.Devices = append(s.Devices, deviceMemory{
 			Device: d.Uuid, Name: d.Name, Why: d.Why, Budget: d.Budget, Card: d.Card, DriverOwned: d.DriverOwned,
 			Committed: d.Committed, Allocated: d.Allocated, Resident: d.Resident, Host: d.Host, Pinned: d.Pinned,
 			Over: d.Over, LeftBehind: d.LeftBehind, Oversubscribed: d.Oversubscribed, HostShort: d.HostShort,
+			Free: d.Free, Slots: d.Slots, Kept: d.Kept,
 		})
 		for _, p := range d.Processes {
 			m := p.Memory
@@ -90,10 +108,23 @@ func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
 				Target: m.Target, Desired: m.Desired, WorkingSet: m.WorkingSet, MovedIn: m.MovedIn, MovedOut: m.MovedOut,
 				InGBs: m.InPerS / 1e9, OutGBs: m.OutPerS / 1e9, StallMS: msOf(m.StallNs), Hidden: m.Hidden,
 				Held: m.Held, Waits: m.Waits, Move: m.Move, QuantumMS: msOf(m.QuantumNs), LoadMS: msOf(m.LoadNs), Why: m.Why,
+				PinnedBy: kindsOf(m), Foretold: m.Foretold, Slots: m.Slots, Kept: m.Kept, SlotsBound: m.SlotsBound,
+				Exchange: m.Exchange, Hashed: m.Hashed, Spared: m.Spared, Wrong: m.Wrong,
 			})
 		}
 	}
 	return s
+}
+
+func kindsOf(m *xserverv1.Memory) map[string]uint64 {
+	if len(m.PinnedBy) == 0 {
+		return nil
+	}
+	kinds := map[string]uint64{}
+	for _, k := range m.PinnedBy {
+		kinds[k.Name] = k.Bytes
+	}
+	return kinds
 }
 
 func msOf(ns uint64) float64 { return float64(client.Duration(ns)) / float64(time.Millisecond) }

@@ -55,7 +55,8 @@ func memoryDaemon(t *testing.T, managed *xserver.ManagedMemory) (dir string) {
 	d := b.Device(0)
 	d.TellMemory(board.MemoryView{
 		State: board.MemoryActive, Allocated: 8 << 30, Resident: 6 << 30, Host: 2 << 30, Pinned: 1 << 30,
-		In: 3 << 30, Out: 5 << 30, Waste: 1 << 20, Stall: 1500e6,
+		In: 3 << 30, Out: 5 << 30, Waste: 1 << 20, Stall: 1500e6, Working: 5 << 30, Slots: 3 << 30, Kept: 1 << 29,
+		PinnedBy: [5]uint64{1 << 29, 0, 1 << 28}, Clean: board.CleanBytes{Hashed: 4 << 30, Spared: 3 << 30, Wrong: 1 << 30},
 	})
 	d.Claim(board.Identity{UUID: board.UUID{1, 2, 3}, Name: "test GPU"})
 	if err := a.Ring(); err != nil {
@@ -81,10 +82,12 @@ func TestMemoryStats(t *testing.T) {
 	}
 	text, _ := xcli(dir, "memory", "stats")
 	for _, want := range []string{
-		"policy allocation; host: 2 GiB",
+		"policy allocation; host: 2 GiB in a pool of 3 GiB, at most ", "; 512 MiB of it clean copies",
 		"test GPU  GPU-01020300-0000-0000-0000-000000000000: budget 16 GiB, ",
 		"6 GiB on the device, 2 GiB on the host, 1 GiB pinned",
-		"TASK", "HIDDEN", "train  16 GiB  8 GiB   6 GiB  2 GiB   1 GiB", "3 GiB", "5 GiB", "1.5s", "1 MiB wasted; pinned: ",
+		"host pool 3 GiB", " given, ", " free; ",
+		"TASK", "HIDDEN", "train  16 GiB  8 GiB   6 GiB  2 GiB  3 GiB   1 GiB", "3 GiB", "5 GiB", "1.5s", "1 MiB wasted; ",
+		"3 GiB not copied of 4 GiB compared", "pinned: 512 MiB pools, 256 MiB arrays",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in:\n%s", want, text)
@@ -99,8 +102,13 @@ func TestMemoryStats(t *testing.T) {
 		t.Fatalf("%s", text)
 	}
 	p := s.Processes[0]
-	if p.PID != int32(os.Getpid()) || p.Limit != 16<<30 || p.Allocated != 8<<30 || p.Resident != 6<<30 || p.Host != 2<<30 || p.MovedIn != 3<<30 || p.StallMS != 1500 {
+	if p.PID != int32(os.Getpid()) || p.Limit != 16<<30 || p.Allocated != 8<<30 || p.Resident != 6<<30 || p.Host != 2<<30 || p.MovedIn != 3<<30 || p.StallMS != 1500 ||
+		p.WorkingSet != 5<<30 || !p.Foretold || p.Slots != 3<<30 || p.Kept != 1<<29 || p.SlotsBound == 0 || p.SlotsBound > 4<<30 ||
+		p.PinnedBy["pools"] != 1<<29 || p.Hashed != 4<<30 || p.Spared != 3<<30 || p.Wrong != 1<<30 {
 		t.Errorf("%+v", p)
+	}
+	if h := s.Host; h.Used != 2<<30 || h.Pool != 3<<30 || h.Kept != 1<<29 || h.Limit > 4<<30 {
+		t.Errorf("host %+v", h)
 	}
 	if s.Devices[0].Committed < 7<<30 || s.Devices[0].Committed > 16<<30 {
 		t.Errorf("%d committed", s.Devices[0].Committed)

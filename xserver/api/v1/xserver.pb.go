@@ -3124,6 +3124,11 @@ type DeviceMemory struct {
 	LeftBehind uint64 `protobuf:"varint,14,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
 	// Evictions stand still, as the host has no room.
 	HostShort bool `protobuf:"varint,15,opt,name=host_short,json=hostShort,proto3" json:"host_short,omitempty"`
+	// Host memory that there is for what belongs here, in all, and clean copies in it.
+	Slots uint64 `protobuf:"varint,17,opt,name=slots,proto3" json:"slots,omitempty"`
+	Kept  uint64 `protobuf:"varint,18,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Of the budget, what nobody may have yet.
+	Free uint64 `protobuf:"varint,19,opt,name=free,proto3" json:"free,omitempty"`
 	// Of the tasks that the caller may see.
 	Processes     []*ProcessMemory `protobuf:"bytes,16,rep,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3265,6 +3270,27 @@ func (x *DeviceMemory) GetHostShort() bool {
 	return false
 }
 
+func (x *DeviceMemory) GetSlots() uint64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetFree() uint64 {
+	if x != nil {
+		return x.Free
+	}
+	return 0
+}
+
 func (x *DeviceMemory) GetProcesses() []*ProcessMemory {
 	if x != nil {
 		return x.Processes
@@ -3388,7 +3414,24 @@ type Memory struct {
 	// How long all that it wants takes to come in.
 	LoadNs uint64 `protobuf:"varint,21,opt,name=load_ns,json=loadNs,proto3" json:"load_ns,omitempty"`
 	// Why what is pinned cannot be moved, or nothing of it can; empty: all can.
-	Why           string `protobuf:"bytes,22,opt,name=why,proto3" json:"why,omitempty"`
+	Why string `protobuf:"bytes,22,opt,name=why,proto3" json:"why,omitempty"`
+	// Of what is pinned, as far as its kind is known: by kinds.
+	PinnedBy []*MemoryKind `protobuf:"bytes,23,rep,name=pinned_by,json=pinnedBy,proto3" json:"pinned_by,omitempty"`
+	// Host memory that there is for it in all: what holds memory that is nowhere else,
+	// clean copies of what is on the device, and what is free. All of it is pinned.
+	Slots uint64 `protobuf:"varint,24,opt,name=slots,proto3" json:"slots,omitempty"`
+	Kept  uint64 `protobuf:"varint,25,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Most that slots may be; 0: no bound.
+	SlotsBound uint64 `protobuf:"varint,26,opt,name=slots_bound,json=slotsBound,proto3" json:"slots_bound,omitempty"`
+	// What a short stop would bring in, in place of what is not used soon.
+	Exchange uint64 `protobuf:"varint,27,opt,name=exchange,proto3" json:"exchange,omitempty"`
+	// Sums of what was compared with its clean copy; of that what was the same, and not
+	// copied; and what had changed.
+	Hashed uint64 `protobuf:"varint,28,opt,name=hashed,proto3" json:"hashed,omitempty"`
+	Spared uint64 `protobuf:"varint,29,opt,name=spared,proto3" json:"spared,omitempty"`
+	Wrong  uint64 `protobuf:"varint,30,opt,name=wrong,proto3" json:"wrong,omitempty"`
+	// Whether working_set was foretold; else it is all that is allocated.
+	Foretold      bool `protobuf:"varint,31,opt,name=foretold,proto3" json:"foretold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3577,21 +3620,143 @@ func (x *Memory) GetWhy() string {
 	return ""
 }
 
+func (x *Memory) GetPinnedBy() []*MemoryKind {
+	if x != nil {
+		return x.PinnedBy
+	}
+	return nil
+}
+
+func (x *Memory) GetSlots() uint64 {
+	if x != nil {
+		return x.Slots
+	}
+	return 0
+}
+
+func (x *Memory) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *Memory) GetSlotsBound() uint64 {
+	if x != nil {
+		return x.SlotsBound
+	}
+	return 0
+}
+
+func (x *Memory) GetExchange() uint64 {
+	if x != nil {
+		return x.Exchange
+	}
+	return 0
+}
+
+func (x *Memory) GetHashed() uint64 {
+	if x != nil {
+		return x.Hashed
+	}
+	return 0
+}
+
+func (x *Memory) GetSpared() uint64 {
+	if x != nil {
+		return x.Spared
+	}
+	return 0
+}
+
+func (x *Memory) GetWrong() uint64 {
+	if x != nil {
+		return x.Wrong
+	}
+	return 0
+}
+
+func (x *Memory) GetForetold() bool {
+	if x != nil {
+		return x.Foretold
+	}
+	return false
+}
+
+// MemoryKind is memory of one kind, in bytes.
+type MemoryKind struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Bytes         uint64                 `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MemoryKind) Reset() {
+	*x = MemoryKind{}
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MemoryKind) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MemoryKind) ProtoMessage() {}
+
+func (x *MemoryKind) ProtoReflect() protoreflect.Message {
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MemoryKind.ProtoReflect.Descriptor instead.
+func (*MemoryKind) Descriptor() ([]byte, []int) {
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *MemoryKind) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *MemoryKind) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
 // HostMemory is what moved memory takes of the host, in bytes.
 type HostMemory struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Used  uint64                 `protobuf:"varint,1,opt,name=used,proto3" json:"used,omitempty"`
+	// Holds memory that is nowhere else.
+	Used uint64 `protobuf:"varint,1,opt,name=used,proto3" json:"used,omitempty"`
 	// Most that it may take; 0 and no limited_by: not bounded.
 	Limit uint64 `protobuf:"varint,2,opt,name=limit,proto3" json:"limit,omitempty"`
 	// What bounds it.
-	LimitedBy     string `protobuf:"bytes,3,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
+	LimitedBy string `protobuf:"bytes,3,opt,name=limited_by,json=limitedBy,proto3" json:"limited_by,omitempty"`
+	// What there is in all, pinned: used, clean copies of what is on a device, and free.
+	Pool uint64 `protobuf:"varint,4,opt,name=pool,proto3" json:"pool,omitempty"`
+	Kept uint64 `protobuf:"varint,5,opt,name=kept,proto3" json:"kept,omitempty"`
+	// Of processes that have left the daemon and live on; not part of pool.
+	LeftBehind    uint64 `protobuf:"varint,6,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostMemory) Reset() {
 	*x = HostMemory{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3603,7 +3768,7 @@ func (x *HostMemory) String() string {
 func (*HostMemory) ProtoMessage() {}
 
 func (x *HostMemory) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[43]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3616,7 +3781,7 @@ func (x *HostMemory) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostMemory.ProtoReflect.Descriptor instead.
 func (*HostMemory) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{43}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *HostMemory) GetUsed() uint64 {
@@ -3640,6 +3805,27 @@ func (x *HostMemory) GetLimitedBy() string {
 	return ""
 }
 
+func (x *HostMemory) GetPool() uint64 {
+	if x != nil {
+		return x.Pool
+	}
+	return 0
+}
+
+func (x *HostMemory) GetKept() uint64 {
+	if x != nil {
+		return x.Kept
+	}
+	return 0
+}
+
+func (x *HostMemory) GetLeftBehind() uint64 {
+	if x != nil {
+		return x.LeftBehind
+	}
+	return 0
+}
+
 type SetMemoryRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What all tasks together may have on each device.
@@ -3659,7 +3845,7 @@ type SetMemoryRequest struct {
 
 func (x *SetMemoryRequest) Reset() {
 	*x = SetMemoryRequest{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3671,7 +3857,7 @@ func (x *SetMemoryRequest) String() string {
 func (*SetMemoryRequest) ProtoMessage() {}
 
 func (x *SetMemoryRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[44]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3684,7 +3870,7 @@ func (x *SetMemoryRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemoryRequest.ProtoReflect.Descriptor instead.
 func (*SetMemoryRequest) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{44}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *SetMemoryRequest) GetBudget() uint64 {
@@ -3741,7 +3927,7 @@ type SetMemoryResponse struct {
 
 func (x *SetMemoryResponse) Reset() {
 	*x = SetMemoryResponse{}
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3753,7 +3939,7 @@ func (x *SetMemoryResponse) String() string {
 func (*SetMemoryResponse) ProtoMessage() {}
 
 func (x *SetMemoryResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_xserver_api_v1_xserver_proto_msgTypes[45]
+	mi := &file_xserver_api_v1_xserver_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3766,7 +3952,7 @@ func (x *SetMemoryResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetMemoryResponse.ProtoReflect.Descriptor instead.
 func (*SetMemoryResponse) Descriptor() ([]byte, []int) {
-	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{45}
+	return file_xserver_api_v1_xserver_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *SetMemoryResponse) GetBudget() uint64 {
@@ -4086,7 +4272,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x122\n" +
 	"\adevices\x18\x03 \x03(\v2\x18.xmsched.v1.DeviceMemoryR\adevices\x12*\n" +
 	"\x04host\x18\x04 \x01(\v2\x16.xmsched.v1.HostMemoryR\x04host\x12\x1a\n" +
-	"\bawaiting\x18\x05 \x01(\bR\bawaiting\"\xd0\x03\n" +
+	"\bawaiting\x18\x05 \x01(\bR\bawaiting\"\x8e\x04\n" +
 	"\fDeviceMemory\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -4105,14 +4291,17 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\vleft_behind\x18\x0e \x01(\x04R\n" +
 	"leftBehind\x12\x1d\n" +
 	"\n" +
-	"host_short\x18\x0f \x01(\bR\thostShort\x127\n" +
+	"host_short\x18\x0f \x01(\bR\thostShort\x12\x14\n" +
+	"\x05slots\x18\x11 \x01(\x04R\x05slots\x12\x12\n" +
+	"\x04kept\x18\x12 \x01(\x04R\x04kept\x12\x12\n" +
+	"\x04free\x18\x13 \x01(\x04R\x04free\x127\n" +
 	"\tprocesses\x18\x10 \x03(\v2\x19.xmsched.v1.ProcessMemoryR\tprocesses\"\x87\x01\n" +
 	"\rProcessMemory\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\x04R\x04task\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
 	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x10\n" +
 	"\x03uid\x18\x04 \x01(\rR\x03uid\x12*\n" +
-	"\x06memory\x18\x05 \x01(\v2\x12.xmsched.v1.MemoryR\x06memory\"\xac\x04\n" +
+	"\x06memory\x18\x05 \x01(\v2\x12.xmsched.v1.MemoryR\x06memory\"\xaa\x06\n" +
 	"\x06Memory\x12\x14\n" +
 	"\x05limit\x18\x01 \x01(\x04R\x05limit\x12\x1c\n" +
 	"\tallocated\x18\x02 \x01(\x04R\tallocated\x12\x1a\n" +
@@ -4138,13 +4327,31 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\n" +
 	"quantum_ns\x18\x14 \x01(\x04R\tquantumNs\x12\x17\n" +
 	"\aload_ns\x18\x15 \x01(\x04R\x06loadNs\x12\x10\n" +
-	"\x03why\x18\x16 \x01(\tR\x03why\"U\n" +
+	"\x03why\x18\x16 \x01(\tR\x03why\x123\n" +
+	"\tpinned_by\x18\x17 \x03(\v2\x16.xmsched.v1.MemoryKindR\bpinnedBy\x12\x14\n" +
+	"\x05slots\x18\x18 \x01(\x04R\x05slots\x12\x12\n" +
+	"\x04kept\x18\x19 \x01(\x04R\x04kept\x12\x1f\n" +
+	"\vslots_bound\x18\x1a \x01(\x04R\n" +
+	"slotsBound\x12\x1a\n" +
+	"\bexchange\x18\x1b \x01(\x04R\bexchange\x12\x16\n" +
+	"\x06hashed\x18\x1c \x01(\x04R\x06hashed\x12\x16\n" +
+	"\x06spared\x18\x1d \x01(\x04R\x06spared\x12\x14\n" +
+	"\x05wrong\x18\x1e \x01(\x04R\x05wrong\x12\x1a\n" +
+	"\bforetold\x18\x1f \x01(\bR\bforetold\"6\n" +
+	"\n" +
+	"MemoryKind\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x9e\x01\n" +
 	"\n" +
 	"HostMemory\x12\x12\n" +
 	"\x04used\x18\x01 \x01(\x04R\x04used\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x04R\x05limit\x12\x1d\n" +
 	"\n" +
-	"limited_by\x18\x03 \x01(\tR\tlimitedBy\"\xe3\x01\n" +
+	"limited_by\x18\x03 \x01(\tR\tlimitedBy\x12\x12\n" +
+	"\x04pool\x18\x04 \x01(\x04R\x04pool\x12\x12\n" +
+	"\x04kept\x18\x05 \x01(\x04R\x04kept\x12\x1f\n" +
+	"\vleft_behind\x18\x06 \x01(\x04R\n" +
+	"leftBehind\"\xe3\x01\n" +
 	"\x10SetMemoryRequest\x12\x1b\n" +
 	"\x06budget\x18\x01 \x01(\x04H\x00R\x06budget\x88\x01\x01\x12$\n" +
 	"\vhost_budget\x18\x02 \x01(\x04H\x01R\n" +
@@ -4191,7 +4398,7 @@ func file_xserver_api_v1_xserver_proto_rawDescGZIP() []byte {
 	return file_xserver_api_v1_xserver_proto_rawDescData
 }
 
-var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_xserver_api_v1_xserver_proto_msgTypes = make([]protoimpl.MessageInfo, 47)
 var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*Rejection)(nil),           // 0: xmsched.v1.Rejection
 	(*RegisterRequest)(nil),     // 1: xmsched.v1.RegisterRequest
@@ -4236,9 +4443,10 @@ var file_xserver_api_v1_xserver_proto_goTypes = []any{
 	(*DeviceMemory)(nil),        // 40: xmsched.v1.DeviceMemory
 	(*ProcessMemory)(nil),       // 41: xmsched.v1.ProcessMemory
 	(*Memory)(nil),              // 42: xmsched.v1.Memory
-	(*HostMemory)(nil),          // 43: xmsched.v1.HostMemory
-	(*SetMemoryRequest)(nil),    // 44: xmsched.v1.SetMemoryRequest
-	(*SetMemoryResponse)(nil),   // 45: xmsched.v1.SetMemoryResponse
+	(*MemoryKind)(nil),          // 43: xmsched.v1.MemoryKind
+	(*HostMemory)(nil),          // 44: xmsched.v1.HostMemory
+	(*SetMemoryRequest)(nil),    // 45: xmsched.v1.SetMemoryRequest
+	(*SetMemoryResponse)(nil),   // 46: xmsched.v1.SetMemoryResponse
 }
 var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	5,  // 0: xmsched.v1.RegisterRequest.hints:type_name -> xmsched.v1.Hints
@@ -4265,42 +4473,43 @@ var file_xserver_api_v1_xserver_proto_depIdxs = []int32{
 	9,  // 21: xmsched.v1.ReportResponse.ended:type_name -> xmsched.v1.Task
 	35, // 22: xmsched.v1.TraceResponse.events:type_name -> xmsched.v1.TraceEvent
 	40, // 23: xmsched.v1.MemoryStatsResponse.devices:type_name -> xmsched.v1.DeviceMemory
-	43, // 24: xmsched.v1.MemoryStatsResponse.host:type_name -> xmsched.v1.HostMemory
+	44, // 24: xmsched.v1.MemoryStatsResponse.host:type_name -> xmsched.v1.HostMemory
 	41, // 25: xmsched.v1.DeviceMemory.processes:type_name -> xmsched.v1.ProcessMemory
 	42, // 26: xmsched.v1.ProcessMemory.memory:type_name -> xmsched.v1.Memory
-	1,  // 27: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
-	3,  // 28: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
-	7,  // 29: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
-	16, // 30: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
-	18, // 31: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
-	20, // 32: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
-	23, // 33: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
-	26, // 34: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
-	28, // 35: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
-	31, // 36: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
-	33, // 37: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
-	38, // 38: xmsched.v1.XServerService.MemoryStats:input_type -> xmsched.v1.MemoryStatsRequest
-	44, // 39: xmsched.v1.XServerService.SetMemory:input_type -> xmsched.v1.SetMemoryRequest
-	36, // 40: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
-	2,  // 41: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
-	4,  // 42: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
-	8,  // 43: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
-	17, // 44: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
-	19, // 45: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
-	21, // 46: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
-	24, // 47: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
-	27, // 48: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
-	29, // 49: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
-	32, // 50: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
-	34, // 51: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
-	39, // 52: xmsched.v1.XServerService.MemoryStats:output_type -> xmsched.v1.MemoryStatsResponse
-	45, // 53: xmsched.v1.XServerService.SetMemory:output_type -> xmsched.v1.SetMemoryResponse
-	37, // 54: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
-	41, // [41:55] is the sub-list for method output_type
-	27, // [27:41] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	43, // 27: xmsched.v1.Memory.pinned_by:type_name -> xmsched.v1.MemoryKind
+	1,  // 28: xmsched.v1.XServerService.Register:input_type -> xmsched.v1.RegisterRequest
+	3,  // 29: xmsched.v1.XServerService.Session:input_type -> xmsched.v1.SessionRequest
+	7,  // 30: xmsched.v1.XServerService.ListTasks:input_type -> xmsched.v1.ListTasksRequest
+	16, // 31: xmsched.v1.XServerService.Watch:input_type -> xmsched.v1.WatchRequest
+	18, // 32: xmsched.v1.XServerService.SetHint:input_type -> xmsched.v1.SetHintRequest
+	20, // 33: xmsched.v1.XServerService.SetConfig:input_type -> xmsched.v1.SetConfigRequest
+	23, // 34: xmsched.v1.XServerService.GetPolicy:input_type -> xmsched.v1.GetPolicyRequest
+	26, // 35: xmsched.v1.XServerService.SetPolicy:input_type -> xmsched.v1.SetPolicyRequest
+	28, // 36: xmsched.v1.XServerService.GetStatus:input_type -> xmsched.v1.GetStatusRequest
+	31, // 37: xmsched.v1.XServerService.Report:input_type -> xmsched.v1.ReportRequest
+	33, // 38: xmsched.v1.XServerService.Trace:input_type -> xmsched.v1.TraceRequest
+	38, // 39: xmsched.v1.XServerService.MemoryStats:input_type -> xmsched.v1.MemoryStatsRequest
+	45, // 40: xmsched.v1.XServerService.SetMemory:input_type -> xmsched.v1.SetMemoryRequest
+	36, // 41: xmsched.v1.XServerService.Token:input_type -> xmsched.v1.TokenRequest
+	2,  // 42: xmsched.v1.XServerService.Register:output_type -> xmsched.v1.RegisterResponse
+	4,  // 43: xmsched.v1.XServerService.Session:output_type -> xmsched.v1.SessionResponse
+	8,  // 44: xmsched.v1.XServerService.ListTasks:output_type -> xmsched.v1.ListTasksResponse
+	17, // 45: xmsched.v1.XServerService.Watch:output_type -> xmsched.v1.WatchResponse
+	19, // 46: xmsched.v1.XServerService.SetHint:output_type -> xmsched.v1.SetHintResponse
+	21, // 47: xmsched.v1.XServerService.SetConfig:output_type -> xmsched.v1.SetConfigResponse
+	24, // 48: xmsched.v1.XServerService.GetPolicy:output_type -> xmsched.v1.GetPolicyResponse
+	27, // 49: xmsched.v1.XServerService.SetPolicy:output_type -> xmsched.v1.SetPolicyResponse
+	29, // 50: xmsched.v1.XServerService.GetStatus:output_type -> xmsched.v1.GetStatusResponse
+	32, // 51: xmsched.v1.XServerService.Report:output_type -> xmsched.v1.ReportResponse
+	34, // 52: xmsched.v1.XServerService.Trace:output_type -> xmsched.v1.TraceResponse
+	39, // 53: xmsched.v1.XServerService.MemoryStats:output_type -> xmsched.v1.MemoryStatsResponse
+	46, // 54: xmsched.v1.XServerService.SetMemory:output_type -> xmsched.v1.SetMemoryResponse
+	37, // 55: xmsched.v1.XServerService.Token:output_type -> xmsched.v1.TokenResponse
+	42, // [42:56] is the sub-list for method output_type
+	28, // [28:42] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_xserver_api_v1_xserver_proto_init() }
@@ -4310,14 +4519,14 @@ func file_xserver_api_v1_xserver_proto_init() {
 	}
 	file_xserver_api_v1_xserver_proto_msgTypes[18].OneofWrappers = []any{}
 	file_xserver_api_v1_xserver_proto_msgTypes[20].OneofWrappers = []any{}
-	file_xserver_api_v1_xserver_proto_msgTypes[44].OneofWrappers = []any{}
+	file_xserver_api_v1_xserver_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_xserver_api_v1_xserver_proto_rawDesc), len(file_xserver_api_v1_xserver_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   47,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

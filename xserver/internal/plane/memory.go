@@ -200,7 +200,23 @@ func (p *Plane) SetAwaited(awaited bool) {
 		return
 	}
 	p.mem.awaits = awaited
+	if !awaited { // by what they say now, not by what they said when they last rang
+		for _, pr := range p.processes {
+			p.look(pr)
+		}
+	}
 	p.considerAll()
+}
+
+// AllHaveTold says whether every process that is attached has told what memory it has:
+// an agent moves its heartbeat on once its library has done so.
+func (p *Plane) AllHaveTold() bool {
+	for _, pr := range p.processes {
+		if pr.Board.Health().Beat == 0 {
+			return false
+		}
+	}
+	return true
 }
 
 func (p *Plane) considerAll() {

@@ -110,6 +110,12 @@ func (l *Loop) SetAwaited(awaited bool) error {
 	return l.call(func() { l.plane.SetAwaited(awaited) })
 }
 
+// AllHaveTold says whether every process that is attached has told what memory it has.
+func (l *Loop) AllHaveTold() (told bool, err error) {
+	err = l.call(func() { told = l.plane.AllHaveTold() })
+	return told, err
+}
+
 // DescribeMemory copies the state of memory for listings; false: it is not managed.
 func (l *Loop) DescribeMemory() (s MemoryState, managed bool, err error) {
 	err = l.call(func() { s, managed = l.plane.DescribeMemory() })

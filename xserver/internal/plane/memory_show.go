@@ -95,9 +95,11 @@ type ProcessMemoryState struct {
 	Aim     memory.Bytes     // managed memory that it may have on the device
 	Target  memory.Target    // the planner's word, pinned memory included
 	Working memory.Bytes     // what its next turn touches
-	Held    bool             // stopped for its memory
-	Waits   bool             // another of those that do not fit together has its shift
-	Quantum time.Duration    // length of its turns; 0: the policy's own
+
+	HostPart memory.Bytes  // that its slots may take of the host; 0: no bound
+	Held     bool          // stopped for its memory
+	Waits    bool          // another of those that do not fit together has its shift
+	Quantum  time.Duration // length of its turns; 0: the policy's own
 
 	In, Out memory.Rate // while it moved; 0: nothing was timed
 	Hidden  float64     // part of what came in that came while it was not its turn, 0 to 1
@@ -156,7 +158,8 @@ func (s *section) describeMemory() ProcessMemoryState {
 	m, b := s.mem, &s.mem.books
 	out := ProcessMemoryState{
 		Process: s.process.ID, Task: s.seat.id, View: m.view, Limit: m.limit, Aim: m.aim, Target: m.target,
-		Working: memory.Bytes(cmp.Or(m.view.Working, m.view.Allocated)), Held: s.seat.memoryKeeps(), Waits: s.seat.mem.waits,
+		HostPart: m.host.part,
+		Working:  memory.Bytes(cmp.Or(m.view.Working, m.view.Allocated)), Held: s.seat.memoryKeeps(), Waits: s.seat.mem.waits,
 		Quantum: s.seat.mem.quantum, In: rate(b.in, b.inTime), Out: rate(b.out, b.outTime),
 	}
 	if all := b.hidden + b.seen; all > 0 {
