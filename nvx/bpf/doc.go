@@ -1,0 +1,28 @@
+// Package bpf looks at programs that use the NVIDIA driver and were started
+// without us: bpf programs at the entries of the driver's functions (uprobes), or
+// at the probe sites of our preload library where a program runs under it, add up
+// in the kernel what the program does; this package attaches them and reads the
+// sums. Nothing of the observed program is changed but for the breakpoints, and
+// they go when the observer goes, however it ends.
+//
+// What can be known: launches, copies, memsets and other commands, exactly;
+// memory that is allocated and given back while somebody looks, exactly; how long
+// calls waited for the device. When the device is busy is an estimate, from when
+// commands are handed over and when calls that wait come back
+// (program/model.h). The device itself is not looked at.
+//
+// The place of a hook is the exported function. Whoever gets the function's
+// address from cuGetProcAddress gets that of the exported function (so it was on
+// every version recorded in hal/cuda/abi), which is a small entry before the
+// driver's own code: calls by such addresses hit the same place, and what the
+// driver calls inside itself does not.
+//
+// The objects are compiled from program/ by go generate (generate/), with types
+// that the running kernel's type information relocates, and committed. Needs Linux
+// 5.15 on amd64 or arm64, type information in /sys/kernel/btf, and root or CAP_BPF,
+// CAP_PERFMON and, for programs of others, CAP_SYS_PTRACE. Hooks that a kernel
+// lacks are tried by attaching them; what is missing is said (Missing), and the
+// rest goes on.
+//
+// An Observer belongs to one goroutine; it starts none.
+package bpf
