@@ -32,7 +32,7 @@ type record struct {
 	version uint64 // of the slot that has the bytes of the digest
 	known   bool
 	since   time.Duration // when it came in last, on CLOCK_MONOTONIC
-	wrong   uint8         // how often in a row it had changed
+	wrong   uint8         // how often in a row it was looked at in vain
 	pause   uint8         // how often it is not looked at, for that
 	round   uint32
 }
@@ -112,21 +112,29 @@ func (b *cleanBooks) compare() {
 		s := b.look[i]
 		r := b.of(s.ID)
 		b.hashed += s.Bytes
-		if !s.Kept || !r.holds(s) {
-			b.outs[s.ID] = d
-			continue
-		}
-		if d == r.digest {
+		switch {
+		case !s.Kept || !r.holds(s):
+			if r.known {
+				r.vain() // the one that it had came to nothing
+			}
+		case d == r.digest:
 			r.wrong, r.pause = 0, 0
 			b.same[s.ID] = true
 			continue
+		default:
+			b.wrong += s.Bytes
+			r.vain()
 		}
-		b.wrong += s.Bytes
-		r.wrong = min(r.wrong+1, 8)
-		r.pause = uint8(min(1<<r.wrong-1, maxPause))
 		b.outs[s.ID] = d
 	}
 	b.again()
+}
+
+// vain has a segment be looked at less often, the more often in a row that came to
+// nothing.
+func (r *record) vain() {
+	r.wrong = min(r.wrong+1, 8)
+	r.pause = uint8(min(1<<r.wrong-1, maxPause))
 }
 
 // came takes in a segment that came in, and notes it to be looked at if that is worth

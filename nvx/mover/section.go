@@ -49,7 +49,8 @@ type section struct {
 	clean        cleanBooks
 	summer       summer // nil: none, or not yet
 	wrap         func(summer) summer
-	hashFailures int // in a row
+	hashFailures int  // in a row
+	hasty        bool // the next move goes without
 
 	told    uint32 // the answer that was last told as carried out
 	tries   int    // in a row that failed or were refused
@@ -279,6 +280,7 @@ func (s *section) carry() (o outcome, err error) {
 	s.compare()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
 	sound = true
+	s.haste(o)
 	if !o.lost {
 		err = s.learn(o)
 	}

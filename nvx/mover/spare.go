@@ -17,7 +17,7 @@ const maxHashFailures = 3
 func (s *section) compare() {
 	b, p := &s.clean, s.planner
 	b.begin()
-	if s.summer == nil {
+	if s.summer == nil || s.hasty {
 		return
 	}
 	for _, batch := range p.plan.Out {
@@ -32,6 +32,13 @@ func (s *section) compare() {
 	if len(b.same) > 0 {
 		p.plan.Spare(&p.table, func(id memory.ID) bool { return b.same[id] })
 	}
+}
+
+// haste notes whether a move came to nothing because what goes out was looked at for
+// longer than the process stood still. The next one begins at once then: whatever
+// digests spare, they must not keep memory from moving.
+func (s *section) haste(o outcome) {
+	s.hasty = !s.hasty && len(s.planner.plan.Out) > 0 && o.Out == 0 && o.err == nil
 }
 
 // written is what is known of what the program did to a segment.
