@@ -91,9 +91,9 @@ check-c:
 # One report of two runs; make check-go PACKAGES=./compute/... has a part of it.
 PACKAGES ?= ./...
 GOTEST    = $(GO) test -json -timeout 10m
-check-go:
+check-go: build
 	@mkdir -p bin && touch bin/c-tests.log && rm -f bin/go-tests.json
-	@packages=$$($(GO) list $(PACKAGES)); status=0; \
+	@packages=$$($(GO) list $(PACKAGES)); status=0; export XMSCHED_TEST_FRESH='$(CURDIR)'; \
 	 $(TOOL) gotestsum --format pkgname-and-test-fails --hide-summary skipped --jsonfile bin/go-tests.json --raw-command -- bash -c \
 	  "status=0; test() { [ \$$# -eq 1 ] || $(GOTEST) \$$@ || status=1; }; \
 	   test -race $$(grep -Ev '$(NO_RACE)' <<<"$$packages" | xargs); \

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"xmsched/hal/kernels"
+	"xmsched/hal/sim/simtest"
 )
 
 // built is where everything that the tests run lies: bin and lib as make build
@@ -46,23 +47,15 @@ var here = func() string {
 	return filepath.Dir(file)
 }()
 
-// build makes everything anew; the compiler's caches make it quick.
+// build makes the programs of the tests beside what `make build` makes.
 func build(dir string) error {
-	root := filepath.Join(here, "..", "..")
-	lib, bin := filepath.Join(dir, "lib"), filepath.Join(dir, "bin")
-	for _, d := range []string{filepath.Join(lib, "sim"), bin} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			return err
-		}
+	if err := simtest.Build(dir); err != nil {
+		return err
 	}
 	if err := os.WriteFile(filepath.Join(dir, "kernels.ptx"), kernels.PTX(), 0o644); err != nil {
 		return err
 	}
 	for _, step := range [][]string{
-		{"make", "-s", "-C", "shim/cuda/preload", "OUT=" + lib, "all"},
-		{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-buildmode=c-shared", "-o", filepath.Join(lib, "libxagent.so"), "./shim/cuda/agent"},
-		{"go", "build", "-trimpath", "-ldflags=-s -w", "-o", bin + "/", "./cmd/xserver", "./cmd/xcli", "./cmd/xrun"},
 		program(dir, "spinner"),
 		program(dir, "queue"),
 		program(dir, "streams"),
@@ -71,11 +64,9 @@ func build(dir string) error {
 		program(dir, "learner"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
-		cmd := exec.Command(step[0], step[1:]...)
-		cmd.Dir = root
-		if out, err := cmd.CombinedOutput(); err != nil {
+		if out, err := exec.Command(step[0], step[1:]...).CombinedOutput(); err != nil {
 			return fmt.Errorf("%v: %w\n%s", step, err, out)
 		}
 	}
-	return os.Remove(filepath.Join(lib, "libxagent.h"))
+	return nil
 }

@@ -274,7 +274,7 @@ func TestDoctor(t *testing.T) {
 	}
 	w.daemon()
 	out, code = w.run("xcli", "doctor")
-	if code != 0 || !strings.Contains(out, "glibc") || !strings.HasSuffix(out, "next: xbench demo --sim\n") {
+	if code != 0 || !strings.Contains(out, "glibc") || !strings.HasSuffix(out, "next: "+bin("xbench")+" demo --sim\n") {
 		t.Errorf("with a daemon: exit %d: %s", code, out)
 	}
 }

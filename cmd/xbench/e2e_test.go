@@ -18,6 +18,7 @@ import (
 
 	"xmsched/bench/bounds"
 	"xmsched/bench/rows"
+	"xmsched/hal/sim/simtest"
 )
 
 // These tests run the built programs as a user does, on the simulated device.
@@ -31,48 +32,21 @@ var built struct {
 	once sync.Once
 	dir  string
 	err  error
-	log  []byte
 }
 
-// build makes bin and lib in a folder of its own, so that the tests neither need
-// nor disturb what `make build` made.
+// build makes bin and lib in a folder of its own, so that what runs from there is
+// this test's.
 func build(t *testing.T) (bin string) {
 	t.Helper()
 	built.once.Do(func() {
-		if built.dir, built.err = os.MkdirTemp("", "xbench-e2e-"); built.err != nil {
-			return
-		}
-		lib := filepath.Join(built.dir, "lib")
-		for _, args := range [][]string{
-			{"go", "build", "-o", filepath.Join(built.dir, "bin") + "/", "./cmd/xbench", "./cmd/xserver", "./cmd/xrun", "./cmd/xcli"},
-			{"go", "build", "-buildmode=c-shared", "-o", filepath.Join(lib, "libxagent.so"), "./shim/cuda/agent"},
-			{"make", "-s", "-C", "shim/cuda/preload", "OUT=" + lib, "all"},
-			{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
-			{"make", "-s", "-C", "bench/workloads", "OUT=" + filepath.Join(lib, "bench"), "all"},
-		} {
-			cmd := exec.Command(args[0], args[1:]...)
-			cmd.Dir = "../.."
-			cmd.Env = withoutMake(os.Environ())
-			if built.log, built.err = cmd.CombinedOutput(); built.err != nil {
-				return
-			}
+		if built.dir, built.err = os.MkdirTemp("", "xbench-e2e-"); built.err == nil {
+			built.err = simtest.Build(built.dir)
 		}
 	})
 	if built.err != nil {
-		t.Fatalf("build what the test runs: %v\n%s", built.err, built.log)
+		t.Fatalf("build what the test runs: %v", built.err)
 	}
 	return filepath.Join(built.dir, "bin")
-}
-
-// withoutMake keeps the outer make's variables out of the inner one.
-func withoutMake(env []string) []string {
-	var out []string
-	for _, kv := range env {
-		if !strings.HasPrefix(kv, "MAKE") && !strings.HasPrefix(kv, "MFLAGS") {
-			out = append(out, kv)
-		}
-	}
-	return out
 }
 
 // command prepares the built command; its own folders go where the test's do.

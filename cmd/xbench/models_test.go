@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -10,22 +9,9 @@ import (
 	"xmsched/bench/rows"
 )
 
-// buildInterface puts the library of the C interface beside the others.
-func buildInterface(t *testing.T) {
-	t.Helper()
-	lib := filepath.Join(build(t), "..", "lib", "libxmsched_api.so")
-	if _, err := os.Stat(lib); err != nil {
-		cmd := exec.Command("go", "build", "-buildmode=c-shared", "-o", lib, "xmsched/shim/api")
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v\n%s", err, out)
-		}
-	}
-}
-
 // The Go and the C program run on the simulated device; what they compute is
 // right in every phase.
 func TestModels(t *testing.T) {
-	buildInterface(t)
 	out := xbench(t, "models", "--sim", "--json", "--seconds", "0.5", "--rounds", "1", "--layers", "3", "--kernels", "1",
 		"--kernel-us", "500", "--gap-us", "2000")
 	got := map[string]int{}
@@ -51,7 +37,6 @@ func TestModelsOfPretendedPyTorch(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skip("no python3 on this machine")
 	}
-	buildInterface(t)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	var path []string
 	for _, p := range []string{"testdata/pretend", "../../shim/python"} {

@@ -70,19 +70,7 @@ func endDevice(t *testing.T, socket string) {
 // libraries.
 func buildAll(t *testing.T) string {
 	t.Helper()
-	dir := t.TempDir()
-	lib := filepath.Join(dir, "lib")
-	for _, step := range [][]string{
-		{"make", "-s", "-C", "shim/cuda/preload", "OUT=" + lib, "all"},
-		{"make", "-s", "-C", "hal/sim/libcuda", "OUT=" + filepath.Join(lib, "sim"), "all"},
-		{"go", "build", "-o", filepath.Join(dir, "bin", "xrun"), "./cmd/xrun"},
-	} {
-		cmd := exec.Command(step[0], step[1:]...)
-		cmd.Dir = simtest.Root(t)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %v\n%s", step, err, out)
-		}
-	}
+	lib := filepath.Join(simtest.Built(t, "bin/xrun", "lib/libxmsched.so", "lib/sim/*.so.1"), "lib")
 	// What the measuring does not use, and xcli looks for.
 	if err := os.WriteFile(filepath.Join(lib, "libxagent.so"), nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -88,6 +88,9 @@ func Measure(ctx context.Context, cfg Config, uuid string) (*sheet.Sheet, error)
 func measured(ctx context.Context, cfg Config, role, uuid string) (*sheet.Sheet, error) {
 	c := conversation{cfg: cfg}
 	err := c.hold(ctx, role, uuid)
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("measure: %w", context.Cause(ctx))
+	}
 	if len(c.sheets) == 0 {
 		if err == nil {
 			err = errors.New("the measuring process said nothing")
@@ -95,9 +98,6 @@ func measured(ctx context.Context, cfg Config, role, uuid string) (*sheet.Sheet,
 		return nil, err
 	}
 	s := c.sheets[len(c.sheets)-1]
-	if ctx.Err() != nil {
-		return nil, fmt.Errorf("measure: %w", context.Cause(ctx))
-	}
 	if err != nil {
 		c.blame(s, err)
 	}

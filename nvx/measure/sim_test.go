@@ -3,7 +3,6 @@ package measure
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,24 +11,10 @@ import (
 	"xmsched/nvx/sheet"
 )
 
-// built is the folder of the preload library, once preload has built it.
-var built string
-
-// preload builds the preload library, once for all tests.
+// preload gives the preload library.
 func preload(t *testing.T) string {
 	t.Helper()
-	if built == "" {
-		out, err := os.MkdirTemp("", "xmsched-preload-")
-		if err != nil {
-			t.Fatal(err)
-		}
-		built = out
-	}
-	cmd := exec.Command("make", "-s", "-C", filepath.Join(simtest.Root(t), "shim", "cuda", "preload"), "OUT="+built, "all")
-	if said, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build the preload library: %v\n%s", err, said)
-	}
-	return filepath.Join(built, "libxmsched.so")
+	return filepath.Join(simtest.Built(t, "lib/libxmsched.so"), "lib", "libxmsched.so")
 }
 
 // simulated is a configuration for a simulated device of the test's own.

@@ -17,10 +17,10 @@ import (
 )
 
 // build builds a command of the module into dir.
-func build(t *testing.T, dir, pkg string, flags ...string) string {
+func build(t *testing.T, dir, pkg string) string {
 	t.Helper()
 	out := filepath.Join(dir, filepath.Base(pkg))
-	cmd := exec.Command("go", append(append([]string{"build", "-o", out}, flags...), "xmsched/"+pkg)...)
+	cmd := exec.Command("go", "build", "-trimpath", "-o", out, "xmsched/"+pkg)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("go build %s: %v\n%s", pkg, err, said)
 	}
@@ -87,28 +87,18 @@ func TestOwnQueue(t *testing.T) {
 // Two runs of a program that knows nothing of us, under the daemon, one with a
 // priority by its flag and one by XSched's variable.
 func TestTransparent(t *testing.T) {
-	root := simtest.Root(t)
 	dir, err := os.MkdirTemp("", "xmex") // a short path, for sockets
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	lib := filepath.Join(dir, "lib")
-	for _, room := range [][2]string{{"shim/cuda/preload", lib}, {"hal/sim/libcuda", filepath.Join(lib, "sim")}} {
-		if err := os.MkdirAll(room[1], 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if said, err := exec.Command("make", "-s", "-C", filepath.Join(root, room[0]), "OUT="+room[1], "all").CombinedOutput(); err != nil {
-			t.Fatalf("make %s: %v\n%s", room[0], err, said)
-		}
-	}
-	agent := build(t, dir, "shim/cuda/agent", "-buildmode=c-shared")
-	if err := os.Rename(agent, filepath.Join(lib, "libxagent.so")); err != nil {
+	if err := simtest.Build(dir); err != nil {
 		t.Fatal(err)
 	}
-	xrun, program := build(t, dir, "cmd/xrun"), build(t, dir, "preempt/examples/transparent")
+	lib, bin := filepath.Join(dir, "lib"), filepath.Join(dir, "bin")
+	xrun, program := filepath.Join(bin, "xrun"), build(t, dir, "preempt/examples/transparent")
 	env := []string{"XMSCHED_DIR=" + filepath.Join(dir, "run"), "XMSCHED_LIB=" + lib, "XMSCHED_STATE=" + dir}
-	daemon := exec.Command(build(t, dir, "cmd/xserver"), "--sim", "--no-probe")
+	daemon := exec.Command(filepath.Join(bin, "xserver"), "--sim", "--no-probe")
 	daemon.Env = append(os.Environ(), env...)
 	if err := daemon.Start(); err != nil {
 		t.Fatal(err)

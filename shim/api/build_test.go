@@ -1,7 +1,6 @@
 package main_test
 
 import (
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,27 +12,18 @@ import (
 	"xmsched/hal/sim/simtest"
 )
 
-// build makes the library once for all tests, as the Makefile does.
+// build has the library made once for all tests.
 var build = sync.OnceValues(func() (dir string, err error) {
-	if dir, err = os.MkdirTemp("", "xmapi"); err != nil {
-		return "", err
+	if dir, err = os.MkdirTemp("", "xmapi"); err == nil {
+		err = simtest.Build(dir, "lib/libxmsched_api.so")
 	}
-	script, err := filepath.Abs("exports.map")
-	if err != nil {
-		return "", err
-	}
-	cmd := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w -extldflags=-Wl,--version-script="+script,
-		"-buildmode=c-shared", "-o", filepath.Join(dir, "libxmsched_api.so"), ".")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return dir, nil
+	return filepath.Join(dir, "lib"), err
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if dir, err := build(); err == nil {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(filepath.Dir(dir))
 	}
 	os.Exit(code)
 }

@@ -18,15 +18,15 @@ import (
 
 var build = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "xmpy"); err == nil {
-		err = exec.Command("go", "build", "-buildmode=c-shared", "-o", filepath.Join(dir, "libxmsched_api.so"), "xmsched/shim/api").Run()
+		err = simtest.Build(dir, "lib/libxmsched_api.so")
 	}
-	return dir, err
+	return filepath.Join(dir, "lib"), err
 })
 
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if dir, err := build(); err == nil {
-		_ = os.RemoveAll(dir)
+		_ = os.RemoveAll(filepath.Dir(dir))
 	}
 	os.Exit(code)
 }

@@ -12,11 +12,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"xmsched/hal/sim/device"
 )
@@ -83,26 +80,19 @@ func Library(t testing.TB) string {
 }
 
 // SanitizedLibrary is Library built with address and undefined-behaviour
-// sanitizers, in a folder of the test's.
+// sanitizers, in the folder beside.
 func SanitizedLibrary(t testing.TB) string {
 	t.Helper()
-	return filepath.Join(build(t, "asan", t.TempDir()), "asan")
+	return filepath.Join(build(t, "asan", filepath.Join(Root(t), "lib", "sim")), "asan")
 }
 
 func build(t testing.TB, target, out string) string {
 	t.Helper()
-	if err := os.MkdirAll(out, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	// Test binaries of several packages build at once.
-	lock, err := os.OpenFile(filepath.Join(out, ".lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	unlock, err := lock(out)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = lock.Close() }()
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	defer unlock()
 	cmd := exec.Command("make", "-s", "-C", filepath.Join(Root(t), "hal", "sim", "libcuda"), "OUT="+out, target)
 	if said, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build the simulated driver: %v\n%s", err, said)
@@ -113,10 +103,9 @@ func build(t testing.TB, target, out string) string {
 // Root is the repository's root.
 func Root(t testing.TB) string {
 	t.Helper()
-	_, file, _, _ := runtime.Caller(0)
-	root := filepath.Join(filepath.Dir(file), "..", "..", "..")
-	if _, err := os.Stat(filepath.Join(root, "go.mod")); err != nil {
-		t.Fatalf("root of the repository: %v", err)
+	root, err := findRoot()
+	if err != nil {
+		t.Fatal(err)
 	}
 	return root
 }
