@@ -42,6 +42,7 @@ type hungry interface {
 type course struct {
 	at    []int64   // CLOCK_MONOTONIC in ns, rising
 	steps []float64 // that had ended by then
+	ended int64     // when all had; 0: not said
 
 	verified, wrong uint64
 	said            string // of what it computed, equal in every run
@@ -80,7 +81,7 @@ func (p patterned) arguments(i int) []string {
 	t := p.settings
 	return []string{
 		"touch", "--pattern", t.Pattern, "--bytes", strconv.FormatUint(t.Bytes, 10), "--piece", strconv.FormatUint(t.Piece, 10),
-		"--seed", strconv.Itoa(i + 1), "--phase", strconv.Itoa(t.Phase), "--rounds", strconv.Itoa(t.Rounds),
+		"--seed", strconv.Itoa(i + 1), "--phase", strconv.Itoa(t.Phase), "--rounds", strconv.Itoa(t.Rounds), "--steps", strconv.Itoa(t.Steps),
 		"--period", t.Period.String(), "--burst", strconv.Itoa(t.Burst), "--pause", t.Pause.String(),
 	}
 }
@@ -95,7 +96,7 @@ func (p patterned) course(e Event) (course, error) {
 	if r.Touched == nil || len(r.Touched.AtNS) != len(r.Touched.Steps) {
 		return course{}, errors.New("the result does not say how far the program was")
 	}
-	c := course{at: append([]int64{r.BeganNS}, r.Touched.AtNS...), steps: []float64{0}, verified: r.Verified, wrong: r.Wrong}
+	c := course{at: append([]int64{r.BeganNS}, r.Touched.AtNS...), steps: []float64{0}, ended: r.AtNS, verified: r.Verified, wrong: r.Wrong}
 	for _, n := range r.Touched.Steps {
 		c.steps = append(c.steps, float64(n))
 	}
@@ -215,6 +216,11 @@ func (c *crew) dismiss(ctx context.Context) ([]course, error) {
 	for _, child := range c.children {
 		_ = child.stdin.Close() // its end makes it tell
 	}
+	return c.ends(ctx)
+}
+
+// ends waits until all have ended, and reads how far they were.
+func (c *crew) ends(ctx context.Context) ([]course, error) {
 	var out []course
 	for i, child := range c.children {
 		e, err := child.Await(ctx, workloads.KindResult)

@@ -21,6 +21,7 @@ type Touch struct {
 	Seed    uint64 // programs with different ones hold different words
 	Phase   int    // steps until a pattern of a part goes on to another part
 	Rounds  int    // times that a kernel of PatternLong goes over its piece
+	Steps   int    // that it makes; 0: until it is told to end
 	// Period is how often a step is released, which then waits for its end: a program
 	// whose latency matters. 0: steps come one after the other.
 	Period time.Duration
@@ -49,6 +50,7 @@ func (t Touch) Validate() error {
 		limit.Check("seed", t.Seed, 0, 255),
 		limit.Check("phase", t.Phase, 1, maxPhase),
 		limit.Check("rounds", t.Rounds, 1, maxRounds),
+		limit.Check("steps", t.Steps, 0, maxPhase),
 		limit.Check("period", t.Period, 0, maxPause),
 		limit.Check("burst", t.Burst, 0, maxPulses),
 		limit.Check("pause", t.Pause, 0, maxPause),

@@ -30,6 +30,11 @@ func (r *toucher) run(ctx context.Context) error {
 	return r.endless(ctx)
 }
 
+// more says whether step n is still to be made.
+func (r *toucher) more(ctx context.Context, n uint64) bool {
+	return ctx.Err() == nil && (r.settings.Steps == 0 || n < uint64(r.settings.Steps))
+}
+
 // endless queues steps and waits for the one that is stepsQueued older.
 func (r *toucher) endless(ctx context.Context) error {
 	var ends [stepsQueued]cuda.Event
@@ -42,7 +47,7 @@ func (r *toucher) endless(ctx context.Context) error {
 	var scratch []int
 	var err error
 	n := uint64(0)
-	for ; ctx.Err() == nil; n++ {
+	for ; r.more(ctx, n); n++ {
 		if n >= stepsQueued {
 			if err := r.await(ends[n%stepsQueued], n-stepsQueued); err != nil {
 				return err
@@ -78,7 +83,7 @@ func (r *toucher) byTheClock(ctx context.Context) error {
 	var scratch []int
 	var err error
 	next := MonotonicNS()
-	for n := uint64(0); ctx.Err() == nil; n++ {
+	for n := uint64(0); r.more(ctx, n); n++ {
 		if sleepUntil(ctx, next); ctx.Err() != nil {
 			return nil
 		}

@@ -21,11 +21,13 @@ func demoCommand() *cobra.Command {
 	var quick bool
 	cmd := &cobra.Command{
 		Use:   "demo",
-		Short: "Two programs on one GPU: alone, sharing it without us, under xmsched",
+		Short: "Two programs on one GPU: alone, sharing it without us, under xmsched; and memory for half of them",
 		Long: `Runs a latency-critical program (bursts of 1 ms requests) and a background one
 (an endless queue of 1 ms kernels) as two unmodified processes: the first alone,
 then both sharing the GPU without us, then both under xmsched with priorities
-10 and 0. Every result that the GPU computed is compared with its closed form.
+10 and 0. Then four programs that together have twice the memory that they may have
+on the GPU: one after the other, and all at once under xmsched, which moves it. Every
+result that the GPU computed is compared with its closed form.
 
 Prints a table, and writes plots and rows to the folder that --out names.
 Takes under a minute. The GPU is the real one if its driver answers, else the
@@ -64,11 +66,16 @@ func runDemo(ctx context.Context, cmd *cobra.Command, lab *experiment.Lab, c com
 		}
 		p.report(what, done, total)
 	})
-	p.done()
 	if err != nil {
+		p.done()
 		return err
 	}
-	measured := demoRows(lab, demo, phases)
+	shown, err := lab.RunMemoryDemo(ctx, p.report)
+	p.done()
+	if err != nil {
+		return fmt.Errorf("more memory than there is: %w", err)
+	}
+	measured := append(demoRows(lab, demo, phases), shown.Rows(lab)...)
 	if err := writeDemoFiles(lab, phases, measured, out); err != nil {
 		return err
 	}
@@ -80,7 +87,7 @@ func runDemo(ctx context.Context, cmd *cobra.Command, lab *experiment.Lab, c com
 			return err
 		}
 	}
-	return printDemo(cmd.OutOrStdout(), lab, phases, out)
+	return printDemo(cmd.OutOrStdout(), lab, phases, shown, out)
 }
 
 func simulatedNote(simulated bool) string {
@@ -124,7 +131,7 @@ func writeDemoFiles(lab *experiment.Lab, phases []experiment.DemoPhase, measured
 	return plots.Bars(filepath.Join(out, "background"), caption, "kernels per second", bars...)
 }
 
-func printDemo(w io.Writer, lab *experiment.Lab, phases []experiment.DemoPhase, out string) error {
+func printDemo(w io.Writer, lab *experiment.Lab, phases []experiment.DemoPhase, shown experiment.MemoryShown, out string) error {
 	t := cli.NewTable("PHASE", "P50 us", "P90 us", "P99 us", "P99 / ALONE", "BACKGROUND kernels/s", "OF ALONE")
 	verified := uint64(0)
 	for _, ph := range phases {
@@ -141,7 +148,20 @@ func printDemo(w io.Writer, lab *experiment.Lab, phases []experiment.DemoPhase, 
 	if err := t.Write(w); err != nil {
 		return err
 	}
+	if err := printMemory(w, shown); err != nil {
+		return err
+	}
+	verified += shown.Verified
 	_, err := fmt.Fprintf(w, "\n%d result words were compared with their closed form; all are right.\nWritten to %s: latency.png, latency.svg, background.png, background.svg, demo.jsonl%s\n",
 		verified, out, simulatedNote(lab.Facts.Simulated))
 	return err
+}
+
+// printMemory shows the part with more memory than there is.
+func printMemory(w io.Writer, s experiment.MemoryShown) error {
+	fmt.Fprintf(w, "\n%d programs of %s each, where %s may be on the GPU:\n\n", s.Tasks, s.Task, s.Budget)
+	t := cli.NewTable("MEMORY", "TIME s", "TO ONE BY ONE", "MOVED IN", "MOVED OUT")
+	t.Row("one after the other", figure(s.OneByOne.Seconds()), "1.00x", "-", "-")
+	t.Row(cli.Cell{Text: "all at once, under xmsched", Style: cli.Bold}, figure(s.Together.Seconds()), fmt.Sprintf("%.2fx", s.Ratio()), s.In.String(), s.Out.String())
+	return t.Write(w)
 }

@@ -127,7 +127,7 @@ func TestDemo(t *testing.T) {
 		begun := time.Now()
 		text := xbench(t, "demo", "--sim", "--quick", "--out", out)
 		took := time.Since(begun)
-		for _, want := range []string{"simulated", "alone", "sharing without us", "under xmsched", "P99 us", "kernels/s", "all are right"} {
+		for _, want := range []string{"simulated", "alone", "sharing without us", "under xmsched", "P99 us", "kernels/s", "all at once, under xmsched", "all are right"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the table does not say %q:\n%s", want, text)
 			}
@@ -137,8 +137,11 @@ func TestDemo(t *testing.T) {
 			t.Fatal(err)
 		}
 		r := measured(t, string(file))
-		if len(r) != 3 {
-			t.Fatalf("%d rows, want alone, native and xmsched", len(r))
+		if len(r) != 5 {
+			t.Fatalf("%d rows, want alone, native and xmsched, and two of memory", len(r))
+		}
+		if m := r[4]; m.Mode != rows.ModeXmsched || m.Params["part"] != "memory" || m.Metrics["moved_in_gib"] <= 0 || m.Metrics["moved_out_gib"] <= 0 {
+			t.Errorf("memory did not move: %+v", m)
 		}
 		for _, name := range []string{"latency", "background"} {
 			checkPicture(t, filepath.Join(out, name))

@@ -29,6 +29,7 @@ func workTouch() *cobra.Command {
 	f.Uint64Var(&t.Seed, "seed", 0, "which content")
 	f.IntVar(&t.Phase, "phase", 1, "steps until another part is touched")
 	f.IntVar(&t.Rounds, "rounds", 1, "times that a kernel goes over its piece")
+	f.IntVar(&t.Steps, "steps", 0, "steps to make; 0: until told to end")
 	f.DurationVar(&t.Period, "period", 0, "release a step so often")
 	f.IntVar(&t.Burst, "burst", 0, "steps between two pauses")
 	f.DurationVar(&t.Pause, "pause", 0, "length of a pause")
