@@ -141,7 +141,7 @@ func (f *forecast) pick(target memory.Bytes) (x exchange) {
 	room, resident := target, memory.Bytes(0)
 	for i := range f.segments {
 		s := &f.segments[i]
-		if s.State.OnDevice() {
+		if s.State.OnDevice() || s.Arena { // these come in whatever is foreseen
 			resident += s.Bytes
 		}
 		if s.Arena || s.stays() && s.State.OnDevice() {
