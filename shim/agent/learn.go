@@ -39,8 +39,7 @@ type Samples interface {
 	// Done lets the thread go on. False: it has, and what was seen is not the launch's
 	// alone.
 	Done(number uint32) bool
-	// Enough wants no more of a kernel, Stop nothing more at all.
-	Enough(kernel uint32)
+	// Stop wants no more of them.
 	Stop()
 	// Ranges adds the allocations that fault, by address.
 	Ranges(to []faults.Range) []faults.Range

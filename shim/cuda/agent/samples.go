@@ -10,7 +10,6 @@ static int  smp_skip(const struct xm_samples *s, uint32_t n) { return s->skip(n)
 static int  smp_ready(const struct xm_samples *s, uint32_t n) { return s->ready(n); }
 static int  smp_ran(const struct xm_samples *s, uint32_t n, int ms) { return s->ran(n, ms); }
 static int  smp_done(const struct xm_samples *s, uint32_t n) { return s->done(n); }
-static void smp_enough(const struct xm_samples *s, uint32_t kernel) { s->enough(kernel); }
 static void smp_stop(const struct xm_samples *s) { s->stop(); }
 static int  smp_ranges(const struct xm_samples *s, struct xm_sample_range *views, int n) { return s->ranges(views, n); }
 */
@@ -81,7 +80,6 @@ func (s *samples) Next(limit time.Duration) (agent.Sample, bool, error) {
 func (s *samples) Skip(number uint32) bool  { return C.smp_skip(s.s, C.uint32_t(number)) != 0 }
 func (s *samples) Ready(number uint32) bool { return C.smp_ready(s.s, C.uint32_t(number)) != 0 }
 func (s *samples) Done(number uint32) bool  { return C.smp_done(s.s, C.uint32_t(number)) != 0 }
-func (s *samples) Enough(kernel uint32)     { C.smp_enough(s.s, C.uint32_t(kernel)) }
 func (s *samples) Stop()                    { C.smp_stop(s.s) }
 
 func (s *samples) Ran(number uint32, limit time.Duration) (bool, error) {

@@ -1,7 +1,6 @@
 #include "sample.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,23 +10,19 @@
 #include "state.h"
 #include "sys.h"
 
-#define STEP_NS 1000000000u          /* the agent's time for each of its two steps */
-#define MISSES 3u                    /* steps that it did not take in time */
-#define BUDGET_NS 100000000000u      /* launches may take longer by so much, all together */
-#define SAMPLES 8u                   /* of one kernel in one shape */
-#define SHAPES 8192u                 /* kernels and shapes that are told apart; a power of two */
-#define PROBES 32u
-#define KERNELS 65536u               /* kernels.c gives no more ids */
+#ifndef STEP_NS
+#define STEP_NS 1000000000u /* the agent's time for each of its two steps */
+#endif
 
 _Atomic int xm_learning;
 
 /*
  * The turn of a sample. The word holds its number and where it is; whoever gives up does so by
- * exchange, so that both sides agree. Only the phases of the agent's are written by it.
+ * exchange, so that both sides agree. TAKEN, SKIPPED, READY and SEEN are the agent's to write.
  *
- *   FREE -> OFFERED -> TAKEN -> READY -> RAN -> SEEN -> FREE
- *              \         \ -> SKIPPED -> FREE
- *               \_________\___ (late) __/_____/
+ *   FREE -> OFFERED -> TAKEN -> READY -> RAN -> SEEN -> the next one's FREE
+ *
+ * SKIPPED comes instead of READY, REFUSED instead of RAN; late is who finds the next one's FREE.
  */
 enum phase { FREE, OFFERED, TAKEN, SKIPPED, READY, RAN, REFUSED, SEEN };
 #define PHASES 8u
@@ -42,20 +37,8 @@ static _Thread_local bool mine __attribute__((tls_model("initial-exec"))); /* th
 /* Of the thread that has the turn. */
 static struct xm_sample head;
 static struct xm_record record;
+static struct xm_shape *chosen;
 static uint64_t begun;
-static struct shape *chosen;
-
-static struct shape {
-	uint64_t key;
-	uint32_t kernel, launches;
-	uint16_t taken;
-	bool enough;
-} *shapes;
-static uint64_t no_more[KERNELS / 64]; /* a bit for each kernel by id */
-static struct xm_sample_figures figures;
-static uint32_t misses;
-static bool waited; /* for the agent to come, once */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects these five; short */
 
 bool xm_learns_now(void)
 {
@@ -106,78 +89,15 @@ static void let_pass(void)
 /* A program that has just begun is faster than its agent. */
 static bool agent_listens(void)
 {
+	static _Atomic bool waited;
 	uint64_t until;
 
-	if (atomic_load(&listening))
-		return true;
-	pthread_mutex_lock(&lock);
-	until = waited ? 0 : xm_now() + STEP_NS;
-	waited = true;
-	pthread_mutex_unlock(&lock);
+	if (atomic_load(&listening) || atomic_exchange(&waited, true))
+		return atomic_load(&listening);
+	until = xm_now() + STEP_NS;
 	for (uint64_t now; !atomic_load(&listening) && (now = xm_now()) < until;)
 		xm_wait_word(&listening, 0, until - now);
 	return atomic_load(&listening);
-}
-
-/* ---- which launches ----------------------------------------------------------------- */
-
-static uint64_t key_of(const struct xm_launch *l, uint32_t kernel)
-{
-	uint64_t h = kernel * 0x9e3779b97f4a7c15u;
-	const uint32_t all[7] = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared};
-
-	for (unsigned i = 0; i < 7; i++) {
-		h = (h ^ all[i]) * 0xff51afd7ed558ccdu;
-		h ^= h >> 32;
-	}
-	return h | 1;
-}
-
-/* lock held. */
-static bool enough_of(uint32_t kernel)
-{
-	return kernel >= KERNELS || no_more[kernel / 64] >> kernel % 64 & 1;
-}
-
-/* lock held. NULL: there is no more room. */
-static struct shape *shape_of(uint64_t key, uint32_t kernel)
-{
-	if (!shapes && !(shapes = xm_keep(SHAPES * sizeof *shapes)))
-		return NULL;
-	for (uint32_t i = 0; i < PROBES; i++) {
-		struct shape *s = &shapes[(key + i) & (SHAPES - 1)];
-
-		if (s->key == key)
-			return s;
-		if (!s->key) {
-			*s = (struct shape){.key = key, .kernel = kernel};
-			return s;
-		}
-	}
-	return NULL;
-}
-
-/* The first launch of a shape, the second, the fourth, the eighth: what changes slowly from launch to
- * launch is seen at different times. */
-static bool choose(const struct xm_launch *l, uint32_t kernel)
-{
-	struct shape *s;
-	uint32_t no = 0;
-	bool yes = false;
-
-	pthread_mutex_lock(&lock);
-	s = enough_of(kernel) ? NULL : shape_of(key_of(l, kernel), kernel);
-	if (s && !s->enough && s->taken < SAMPLES) {
-		s->launches += s->launches < UINT32_MAX;
-		yes = (s->launches & (s->launches - 1)) == 0 && atomic_compare_exchange_strong(&busy, &no, 1);
-	}
-	if (yes) {
-		chosen = s;
-		head.taken = s->taken;
-		figures.asked++;
-	}
-	pthread_mutex_unlock(&lock);
-	return yes;
 }
 
 /* ---- the turn ------------------------------------------------------------------------ */
@@ -196,22 +116,11 @@ static uint32_t await(uint32_t last)
 /* The sample is over for this thread. `missed`: the agent did not come in time. */
 static void settle(bool taken, bool missed)
 {
-	uint64_t took = xm_now() - begun;
-	bool spent, lost;
+	uint32_t why = xm_sample_took(chosen, xm_now() - begun, taken, missed);
 
-	pthread_mutex_lock(&lock);
-	figures.ns += took;
-	figures.taken += taken;
-	figures.missed += missed;
-	chosen->taken += taken;
-	chosen->enough |= missed; /* what takes so long is not tried again */
-	misses += missed;
-	lost = misses >= MISSES;
-	spent = figures.ns > BUDGET_NS;
-	pthread_mutex_unlock(&lock);
-	if (lost || spent)
-		end_for(lost ? XM_SAMPLES_MISSED : XM_SAMPLES_LONG);
-	atomic_store(&turn, TURN(head.number, PHASES)); /* the next turn's FREE */
+	if (why)
+		end_for(why);
+	atomic_store(&turn, TURN(head.number, PHASES));
 	atomic_store(&busy, 0);
 	xm_wake_word(&busy);
 }
@@ -256,13 +165,18 @@ static bool wait_until_ready(void)
 static bool begin(const struct xm_launch *l)
 {
 	const struct xm_known *k;
+	struct xm_shape *shape;
+	uint32_t no = 0;
 
 	let_pass();
-	if (atomic_load(&xm_state.captures) || !agent_listens())
+	/* Where others compete the device is not to be had quiet for as long as it takes. */
+	if (atomic_load(&xm_state.captures) || atomic_load(&xm_state.competitor) || !agent_listens())
 		return false;
 	k = xm_kernel_known(l->f);
-	if (!k || !(k->flags & XM_KERNEL_LAYOUT) || !choose(l, k->id))
+	shape = k && k->flags & XM_KERNEL_LAYOUT ? xm_sample_choose(l, k->id) : NULL;
+	if (!shape || !atomic_compare_exchange_strong(&busy, &no, 1))
 		return false;
+	chosen = shape;
 	begun = xm_now();
 	if (offer(l))
 		return wait_until_ready();
@@ -397,14 +311,6 @@ static int done(uint32_t number)
 	return step(number, RAN, SEEN);
 }
 
-static void enough(uint32_t kernel)
-{
-	pthread_mutex_lock(&lock);
-	if (kernel < KERNELS)
-		no_more[kernel / 64] |= (uint64_t)1 << kernel % 64;
-	pthread_mutex_unlock(&lock);
-}
-
 static void stop(void)
 {
 	end_for(XM_SAMPLES_STOPPED);
@@ -412,9 +318,8 @@ static void stop(void)
 
 static void tell(struct xm_sample_figures *out)
 {
-	pthread_mutex_lock(&lock);
-	*out = figures;
-	pthread_mutex_unlock(&lock);
+	memset(out, 0, sizeof *out);
+	xm_sample_figures(out);
 	xm_sample_memory_figures(out);
 	out->over = atomic_load(&over);
 }
@@ -428,7 +333,6 @@ const struct xm_samples xm_samples = {
 	.ready = ready,
 	.ran = ran,
 	.done = done,
-	.enough = enough,
 	.stop = stop,
 	.ranges = xm_sample_ranges,
 	.figures = tell,

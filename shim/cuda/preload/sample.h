@@ -3,7 +3,8 @@
  * of its launches are offered to the agent as samples (samples.h). While the program
  * does not learn that is one load and a branch.
  *
- * sample.c         which launches, and the turn of one
+ * sample.c         the turn of one, on either side
+ * sample_choice.c  which launches
  * sample_memory.c  allocations
  */
 #ifndef XMSCHED_SAMPLE_H
@@ -52,6 +53,13 @@ XM_INTERNAL void xm_sample_context_ended(CUcontext context);
 
 /* ---- among ourselves -------------------------------------------------------------- */
 
+/* Of a kernel by its id: NULL unless this launch is to be one. */
+struct xm_shape;
+XM_INTERNAL struct xm_shape *xm_sample_choose(const struct xm_launch *l, uint32_t kernel);
+/* It is over, and took so long. Not 0: there are to be no more, and why. */
+XM_INTERNAL uint32_t xm_sample_took(struct xm_shape *s, uint64_t ns, bool taken, bool missed);
+
+XM_INTERNAL void xm_sample_figures(struct xm_sample_figures *f);
 XM_INTERNAL int xm_sample_ranges(struct xm_sample_range *views, int n);
 XM_INTERNAL void xm_sample_memory_figures(struct xm_sample_figures *f);
 XM_INTERNAL bool xm_samples_over(void);

@@ -27,7 +27,7 @@ struct xm_sample {
 	uint32_t bytes;
 	uint64_t context; /* CUcontext that it will be launched in */
 	int32_t device;   /* CUdevice of that */
-	uint32_t taken;   /* samples before this one, of this kernel in this shape */
+	uint32_t pad;
 };
 
 /* Memory that was asked for as the device's, and is managed so that it faults. */
@@ -72,10 +72,7 @@ struct xm_samples {
 	/* Seen: the thread goes on. 1; 0: it has gone on already, what was seen is of others too. */
 	int (*done)(uint32_t number);
 
-	/* No more of this kernel. */
-	void (*enough)(uint32_t kernel);
-
-	/* No more at all. */
+	/* No more. */
 	void (*stop)(void);
 
 	/* By address, up to n; returns how many there are. */
