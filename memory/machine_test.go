@@ -23,6 +23,7 @@ type copies struct {
 	hasDevice      bool // a device handle is made and mapped
 	hasSlot        bool
 	slotMapped     bool // at the segment's address
+	kept           bool // it is on the device, and the slot has what came in
 	copied, loaded bool // a copy out or in is complete
 	moving         bool // a step is under way
 	stuck          bool // could not be restored
@@ -69,6 +70,8 @@ func (m *machine) allowed(a Act, c *copies) error {
 		ok = ok && c.hasDevice && c.hasSlot && !c.slotMapped
 	case Unmap:
 		ok = ok && c.hasDevice && c.hasSlot && c.copied
+	case Drop:
+		ok = ok && c.hasDevice && c.hasSlot && c.kept
 	case Map:
 		ok = ok && !c.hasDevice && c.hasSlot
 	case CopyIn:
@@ -87,17 +90,19 @@ func (m *machine) allowed(a Act, c *copies) error {
 func (m *machine) change(a Act, c *copies) {
 	switch a {
 	case Reserve:
-		c.hasSlot = true
+		c.hasSlot, c.kept = true, false
 	case CopyOut:
 		c.slot, c.copied = c.device, true
 	case Unmap:
 		c.device, c.hasDevice, c.copied = 0, false, false
+	case Drop:
+		c.device, c.hasDevice, c.kept = 0, false, false
 	case Map:
 		c.hasDevice, c.slotMapped, c.loaded = true, false, false
 	case CopyIn:
 		c.device, c.loaded = c.slot, true
 	case Commit:
-		c.hasSlot, c.slot, c.loaded = false, 0, false
+		c.kept, c.loaded = true, false
 	case Restore:
 		c.hasDevice, c.device, c.loaded = false, 0, false
 	}
@@ -115,7 +120,7 @@ func (m *machine) resident() (sum Bytes) {
 
 // resume lets the task run, as the preload library does: what is mapped to
 // nothing, or half way in, gets its slot mapped; the rest keeps what it has.
-// What the task then reads has to be what it wrote last; it writes anew.
+// What the task then reads has to be what it wrote last; it writes half of it anew.
 func (m *machine) resume(t *Table, round int) error {
 	t.Resumed()
 	for s := range t.All() {
@@ -130,15 +135,25 @@ func (m *machine) resume(t *Table, round int) error {
 		if seen != c.truth {
 			return fmt.Errorf("segment %d on the %s: the task reads %d and wrote %d", s.ID, s.State, seen, c.truth)
 		}
-		c.truth = round*1000 + int(s.ID)
+		if (round+int(s.ID))%2 == 0 {
+			c.truth = round*1000 + int(s.ID)
+		}
 		if s.State == Host {
 			c.slot = c.truth
-		} else {
-			c.device = c.truth
-			c.slot, c.hasSlot, c.copied = 0, false, false
+			continue
+		}
+		c.device, c.copied = c.truth, false
+		if !c.kept {
+			c.slot, c.hasSlot = 0, false
 		}
 	}
 	return nil
+}
+
+// clean says whether a segment's slot has what is on the device.
+func (m *machine) clean(id ID) bool {
+	c := m.copies[id]
+	return c.kept && c.slot == c.device
 }
 
 // check compares the table with the machine.

@@ -78,6 +78,10 @@ func TestMoveKeepsEveryByte(t *testing.T) {
 			}
 			plan.Build(table, Goal{Target: goal, Order: order, Wanted: wanted})
 			checkPlan(t, table, &plan, goal, wanted)
+			for id, c := range m.copies {
+				table.find(id).Kept = c.kept
+			}
+			checkSpare(t, table, &plan, m)
 			credit := min(goal, dice.upTo(2*all))
 			before := table.Figures().Resident
 			move.Start(table, &plan, order, credit)
@@ -182,7 +186,11 @@ func answer(t *rapid.T, d *dice, m *machine, move *Move, open []Step) []Step {
 		for _, id := range s.IDs {
 			m.copies[id].stuck = s.Act == Restore
 		}
-		move.Failed(s, []error{ErrCopy, ErrMap, ErrHostMemory, ErrDeviceMemory}[d.IntN(4)])
+		if s.Act == Drop && d.in(2) {
+			move.Failed(s, ErrStale)
+		} else {
+			move.Failed(s, []error{ErrCopy, ErrMap, ErrHostMemory, ErrDeviceMemory}[d.IntN(4)])
+		}
 	} else {
 		if err := m.do(s); err != nil {
 			t.Fatal(err)
@@ -202,7 +210,7 @@ func checkMove(t *rapid.T, move *Move, open []Step) {
 	last := map[Act]int{CopyOut: -1, CopyIn: -1}
 	for i, s := range open {
 		for _, o := range open[:i] {
-			if (o.Act <= Unmap) == (s.Act <= Unmap) && o.Batch == s.Batch {
+			if (o.Act <= Drop) == (s.Act <= Drop) && o.Batch == s.Batch {
 				t.Fatalf("%s and %s at once", o, s)
 			}
 		}
@@ -211,6 +219,89 @@ func checkMove(t *rapid.T, move *Move, open []Step) {
 				t.Fatalf("%s after batch %d", s, at)
 			}
 			last[s.Act] = s.Batch
+		}
+	}
+}
+
+// checkSpare spares what is clean: as much goes and comes as before, what is clean first
+// and by itself.
+func checkSpare(t *rapid.T, table *Table, plan *Plan, m *machine) {
+	out, in := plan.Bytes()
+	plan.Spare(table, m.clean)
+	if o, i := plan.Bytes(); o != out || i != in {
+		t.Fatalf("%s out and %s in, before %s and %s", o, i, out, in)
+	}
+	rest := false
+	for _, b := range plan.Out {
+		if rest = rest || !b.Clean; rest == b.Clean {
+			t.Fatalf("what is clean goes after what is not: %v", plan.Out)
+		}
+		for _, id := range b.IDs {
+			if b.Clean != m.clean(id) {
+				t.Fatalf("segment %d, clean %t, is in a batch that is clean %t", id, m.clean(id), b.Clean)
+			}
+		}
+	}
+}
+
+// TestStaleCopiesHoldNothingUp has the host's copies of a clean batch be given up: it
+// stays, and what has to be copied goes all the same.
+func TestStaleCopiesHoldNothingUp(t *testing.T) {
+	table := NewTable()
+	list := []Segment{
+		{ID: 1, Address: 1 << 40, Bytes: PieceBytes, Kept: true},
+		{ID: 2, Address: 1<<40 + uint64(PieceBytes), Bytes: PieceBytes},
+	}
+	if err := table.Reset(list); err != nil {
+		t.Fatal(err)
+	}
+	var plan Plan
+	plan.Build(table, Goal{})
+	plan.Spare(table, func(ID) bool { return true })
+	var move Move
+	move.Start(table, &plan, nil, 0)
+	for !move.Over() {
+		s, ok := move.Next()
+		switch {
+		case !ok:
+			t.Fatal("nothing to do, and not over")
+		case s.Act == Drop:
+			move.Failed(s, ErrStale)
+		default:
+			move.Done(s)
+		}
+	}
+	if moved := move.Moved(); moved != (Moved{Out: PieceBytes}) || table.Figures().Resident != PieceBytes {
+		t.Errorf("moved %+v, %s on the device", moved, table.Figures().Resident)
+	}
+}
+
+// TestLoadingIsLeftAlone: what somebody left half way in is not moved, and its room is
+// taken.
+func TestLoadingIsLeftAlone(t *testing.T) {
+	table := NewTable()
+	var list []Segment
+	for i := range 8 {
+		s := Segment{ID: ID(i + 1), Address: uint64(i+1) << 30, Bytes: PieceBytes, State: State(i % 4)}
+		s.Arena = i == 3
+		list = append(list, s)
+	}
+	if err := table.Reset(list); err != nil {
+		t.Fatal(err)
+	}
+	var plan Plan
+	for target := Bytes(0); target <= 8*PieceBytes; target += PieceBytes {
+		plan.Build(table, Goal{Target: target, Wanted: []ID{8, 4}})
+		for _, b := range append(plan.Out, plan.In...) {
+			for _, id := range b.IDs {
+				if s, _ := table.Get(id); s.State == Loading {
+					t.Errorf("target %s moves segment %d, which is loading", target, id)
+				}
+			}
+		}
+		out, in := plan.Bytes()
+		if have := table.Figures().Resident - out + in; have > max(target, 2*PieceBytes) {
+			t.Errorf("target %s ends with %s", target, have)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -83,6 +84,51 @@ func TestTurns(t *testing.T) {
 	}
 	if q := targets[0].Quantum; q < LinkRate.Time(8*GiB) {
 		t.Errorf("turns of %v do not hide a load", q)
+	}
+}
+
+// TestExchangesAreHeldFor: a task that should exchange what it has for what it uses is held
+// for that while it is not its turn, and while it is for a short time after long ones; it
+// ends though the task does nothing.
+func TestExchangesAreHeldFor(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: 8 * GiB, Resident: 8 * GiB, Ready: true, Open: true},
+		{Task: 2, Footprint: 12 * GiB, Working: 8 * GiB, Resident: 8 * GiB, Ready: true, Stopped: true},
+	}
+	slots := func(first compute.TaskID) []compute.Slot {
+		return []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
+	}
+	now := time.Second
+	held := func(first compute.TaskID, task int) (n int) {
+		for range 3000 {
+			d := p.Decide(now, slices.Values(slots(first)), nil, claims)
+			for i := range claims {
+				claims[i].Seen = d.Targets[i].Want
+			}
+			if d.Targets[task].Hold {
+				n++
+			}
+			now += time.Millisecond
+		}
+		return n
+	}
+	if n := held(1, 1); n != 0 {
+		t.Errorf("held for %d ms for nothing", n)
+	}
+	claims[1].Exchange = GiB
+	if n := held(1, 1); n < 90 || n > 600 {
+		t.Errorf("held for %d of 3000 ms while another runs, and nothing moves", n)
+	}
+	if n := held(2, 1); n < 30 || n > 1000 {
+		t.Errorf("held for %d of 3000 ms of its turn", n)
+	}
+	claims[1].Exchange = BatchBytes - Granularity
+	if n := held(2, 1); n != 0 {
+		t.Errorf("held for %d ms for less than a batch", n)
 	}
 }
 
