@@ -1,0 +1,159 @@
+package mover
+
+import (
+	"iter"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"xmsched/memory"
+)
+
+// prophet foresees what it is told.
+type prophet struct {
+	mu    sync.Mutex
+	uses  []Use // protected by mu, as is all below
+	known bool
+	turn  time.Duration
+	since time.Duration // of the last question whether something was written
+	says  Written
+}
+
+func (p *prophet) Next(_ int, turn time.Duration) (iter.Seq[Use], bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn = turn
+	return slices.Values(slices.Clone(p.uses)), p.known
+}
+
+func (p *prophet) Written(_ int, _ uint64, _ memory.Bytes, since time.Duration) Written {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.since = since
+	return p.says
+}
+
+func (p *prophet) say(says Written) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.says = says
+}
+
+// foresee has the program use these segments soon, each several times.
+func (p *program) foresee(of *prophet, ids ...memory.ID) {
+	of.mu.Lock()
+	of.uses, of.known = nil, true
+	for i, id := range ids {
+		s := p.memory.segments[id]
+		of.uses = append(of.uses, Use{Address: s.Address, Bytes: s.Bytes, In: time.Duration(i) * time.Millisecond, Times: 3})
+	}
+	of.mu.Unlock()
+	p.engine.Foreseen(0)
+}
+
+func (p *program) foretold() (working, exchange memory.Bytes) {
+	p.page.mu.Lock()
+	defer p.page.mu.Unlock()
+	return p.page.working, p.page.exchange
+}
+
+func (p *program) onDevice(ids ...memory.ID) bool {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	return !slices.ContainsFunc(ids, func(id memory.ID) bool { return p.memory.segments[id].State != memory.Device })
+}
+
+func TestWhatIsForeseenIsThere(t *testing.T) { onDevice(t, "TestInnerForeseen") }
+
+// TestInnerForeseen has a program of 320 MiB, of which 160 may be on the device, use one
+// half, then the other: the daemon is told what it uses, and that an exchange is worth a
+// stop, and after that stop the half that it uses is there.
+func TestInnerForeseen(t *testing.T) {
+	of := &prophet{}
+	sizes := slices.Repeat([]memory.Bytes{32 * mib}, 10)
+	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, sizes...)
+	p.page.order(Orders{Managed: true, Target: 160 * mib, Turn: 20 * time.Millisecond})
+	p.stop()
+	p.eventually("the target", func() bool { return p.page.told() == 1 })
+	p.resume()
+	for i, half := range [][]memory.ID{{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, {5, 4, 3, 2, 1}} {
+		p.foresee(of, half...)
+		p.eventually("the working set", func() bool { w, _ := p.foretold(); return w == 160*mib })
+		if i > 0 {
+			p.eventually("the exchange to be asked for", func() bool { _, x := p.foretold(); return x == 160*mib })
+		}
+		p.page.change(func() { p.page.open = true })
+		p.stop()
+		p.eventually("what is used to be there", func() bool { return p.onDevice(half...) })
+		p.eventually("no exchange to be asked for", func() bool { _, x := p.foretold(); return x == 0 })
+		p.resume()
+		p.check()
+		if r := p.memory.figures().Resident; r > 160*mib {
+			t.Errorf("%s on the device", r)
+		}
+	}
+	of.mu.Lock()
+	if of.known = false; of.turn != 20*time.Millisecond {
+		t.Errorf("asked for a turn of %v", of.turn)
+	}
+	of.mu.Unlock()
+	p.engine.Foreseen(0)
+	p.eventually("nothing to be known", func() bool { w, _ := p.foretold(); return w == 0 })
+}
+
+func TestHintsChooseWhatIsHashed(t *testing.T) { onDevice(t, "TestInnerHints") }
+
+// TestInnerHints has somebody say of memory that it was written, whether it was or not: that
+// saves digests, or costs some, and no byte.
+func TestInnerHints(t *testing.T) {
+	of := &prophet{says: WasWritten}
+	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, 32*mib, 8*mib)
+	began := monotonic()
+	for range 3 {
+		p.round()
+	}
+	if hashed, spared, _ := p.clean(); spared != 0 {
+		t.Errorf("hashed %s, spared %s of what is said to be written", hashed, spared)
+	}
+	of.mu.Lock()
+	if of.since < began || of.since > monotonic() {
+		t.Errorf("asked since %v, between %v and %v", of.since, began, monotonic())
+	}
+	of.mu.Unlock()
+	of.say(NotWritten)
+	for i := range uint64(4) {
+		p.flip(1, i)
+		p.round()
+		p.flip(1, i)
+		p.check()
+	}
+	p.round()
+	if _, spared, wrong := p.clean(); spared < 24*mib || wrong < 64*mib {
+		t.Errorf("spared %s, wrong %s", spared, wrong)
+	}
+	p.check()
+}
+
+func TestFreeingIsHeard(t *testing.T) { onDevice(t, "TestInnerFreed") }
+
+// TestInnerFreed has memory that is to go be freed instead: the answer counts as carried out
+// though nothing was stopped.
+func TestInnerFreed(t *testing.T) {
+	p := start(t, 32*mib, 32*mib)
+	p.page.order(Orders{Managed: true, Target: 32 * mib})
+	p.eventually("host memory ahead", func() bool { all, _, _ := p.memory.Pool(0); return all > 0 })
+	if p.page.told() != 0 {
+		t.Fatal("the answer counts as carried out")
+	}
+	p.memory.mu.Lock()
+	s := p.memory.segments[2]
+	err := p.memory.unmapped(s)
+	delete(p.memory.segments, 2)
+	delete(p.written, 2)
+	p.memory.mu.Unlock()
+	p.must(err)
+	p.page.change(func() { p.page.freed++ })
+	p.eventually("the answer to count as carried out", func() bool { return p.page.told() == 1 })
+	p.check()
+}
