@@ -192,6 +192,7 @@ func (v *variant) encodeLeaf(w *writer, number map[*sample]uint64) {
 	w.uint(uint64(v.verified))
 	w.uint(uint64(v.observed))
 	w.bool(v.whole)
+	w.bool(v.trusted)
 	w.uint(uint64(len(v.samples)))
 	for _, s := range v.samples {
 		w.uint(number[s])
@@ -236,6 +237,7 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 	v.verified = uint32(r.upTo(1<<32 - 1))
 	v.observed = uint32(r.upTo(1<<32 - 1))
 	v.whole = r.bool()
+	v.trusted = r.bool()
 	for range r.count(maxSamples) {
 		if i := r.uint(); i < uint64(len(samples)) {
 			v.samples = append(v.samples, samples[i])

@@ -2,6 +2,7 @@ package predictor
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -9,7 +10,6 @@ import (
 type candidate struct {
 	template template
 	bits     float64
-	said     float64 // how many of the bits say the expression
 }
 
 // slotFit is what was found for one pointer.
@@ -43,6 +43,44 @@ const (
 
 // whole says whether the templates explain all samples.
 func (f *fitted) whole() bool { return f.wide == 0 && f.open == 0 }
+
+// plain says whether all samples are explained in natural terms.
+func (f *fitted) plain() bool {
+	return f.whole() && !slices.ContainsFunc(f.slots, func(s slotFit) bool { return !s.candidates[s.chosen].template.natural() })
+}
+
+// What makes templates trusted: the samples must bound each extent by so many bits
+// more than the template takes (a coincidence has odds of 2 to the minus that), or
+// bound it by next to nothing, as where all is small; or there must be so many.
+const (
+	trustBits    = 10
+	nothingBits  = 2
+	trustSamples = 6
+)
+
+func (f *fitter) trusted(out *fitted) bool {
+	if !out.whole() {
+		return false
+	}
+	if len(f.samples) >= trustSamples {
+		return true
+	}
+	told := 0.0
+	for i := range out.slots {
+		s := &out.slots[i]
+		bits := 0.0
+		for _, v := range f.views[s.slot] {
+			if b := v.extent; b.hi >= b.lo {
+				bits += math.Log2(float64(b.hi+1) / float64(b.hi-b.lo+1))
+			}
+		}
+		if bits > nothingBits && bits < s.candidates[s.chosen].bits+trustBits {
+			return false
+		}
+		told += bits
+	}
+	return told > trustBits
+}
 
 // fit finds templates for all pointers of samples that behave alike.
 // Precondition: there is at least one.
@@ -99,7 +137,7 @@ func (f *fitter) fit() fitted {
 			out.slots = append(out.slots, slotFit{slot: slot, candidates: f.slot(f.views[slot])})
 		}
 	}
-	out.share()
+	f.share(&out)
 	f.join(&out)
 	for i := range out.slots {
 		s := &out.slots[i]
@@ -144,32 +182,57 @@ func (f *fitter) twins() map[uint16]uint16 {
 // sharedBits is what an expression costs that another pointer has already.
 const sharedBits = 2.5
 
-// share lets pointers have the expression of another for less: those of one
-// kernel are of one size as a rule, and some samples say little of some pointer.
-func (f *fitted) share() {
-	had := make(map[expr]int)
-	for i := range f.slots {
-		if c := f.slots[i].candidates; len(c) > 0 && c[0].template.shape() == "linear" {
-			had[c[0].template.bytes]++
+// share lets a pointer that the samples say little of have the expression of
+// another that they say much of, for less: those of one kernel are of one size as
+// a rule.
+func (f *fitter) share(out *fitted) {
+	donors := make(map[expr]bool)
+	var order []expr
+	for i := range out.slots {
+		c := out.slots[i].candidates
+		if len(c) > 0 && c[0].template.shape() == "linear" && c[0].template.start == (expr{}) && !loose(c) && !donors[c[0].template.bytes] {
+			donors[c[0].template.bytes] = true
+			order = append(order, c[0].template.bytes)
 		}
 	}
-	for i := range f.slots {
-		c := f.slots[i].candidates
-		for k := range c {
-			t := &c[k].template
-			if t.shape() != "linear" || t.start != (expr{}) {
-				continue
-			}
-			others := had[t.bytes]
-			if k == 0 {
-				others-- // itself
-			}
-			if others > 0 {
-				c[k].bits = min(c[k].bits, max(c[k].bits-c[k].said+sharedBits, 0))
+	for i := range out.slots {
+		s := &out.slots[i]
+		if !loose(s.candidates) {
+			continue
+		}
+		for _, e := range order {
+			if except, ok := f.holds(&e, f.views[s.slot]); ok {
+				s.candidates = slices.DeleteFunc(s.candidates, func(c candidate) bool { return c.template == (template{bytes: e}) })
+				s.candidates = append(s.candidates, candidate{template{bytes: e}, sharedBits + except})
 			}
 		}
-		slices.SortStableFunc(c, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
+		slices.SortStableFunc(s.candidates, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
 	}
+}
+
+// loose says whether a constant would do too, so that little is known.
+func loose(list []candidate) bool {
+	return slices.ContainsFunc(list, func(c candidate) bool {
+		return c.template.shape() == "fixed" && c.bits < looseBits
+	})
+}
+
+// looseBits is less than a constant costs that is bounded to a quarter.
+const looseBits = 6
+
+// holds says whether an expression keeps all bounds, and what its exceptions cost.
+func (f *fitter) holds(e *expr, views []view) (except float64, ok bool) {
+	for i := range views {
+		v := &views[i]
+		n := e.eval(&f.samples[v.sample].launch, v.rest)
+		if n < v.extent.lo || n > v.extent.hi {
+			return 0, false
+		}
+		if n < v.extent.softLo || n > v.extent.softHi {
+			except += softBits
+		}
+	}
+	return except, true
 }
 
 // slot finds the candidates of one pointer.
@@ -203,7 +266,7 @@ func (f *fitter) classesOf(views []view) []class {
 func stretches(views []view, classes []class) []candidate {
 	var list []candidate
 	for _, s := range search(extents(views), classes) {
-		list = append(list, candidate{template{bytes: s.expr}, s.bits, s.bits - s.except})
+		list = append(list, candidate{template{bytes: s.expr}, s.bits})
 	}
 	return list
 }
@@ -220,28 +283,16 @@ func extents(views []view) []bound {
 // row of a cache, a slice of a buffer.
 func (f *fitter) displaced(views []view, classes []class) []candidate {
 	starts := make([]bound, len(views))
+	stretch := make([]span, len(views)) // what is touched lies in here; empty: not known
 	for i := range views {
-		v := &views[i]
-		if len(v.chunks) != 1 {
+		var ok bool
+		if starts[i], stretch[i], ok = f.start(&views[i]); !ok {
 			return nil
 		}
-		grain := f.samples[v.sample].grain
-		c := v.chunks[0]
-		if v.own {
-			hi := min(c.end, v.at.address/grain*grain+grain) - v.at.address - 1
-			starts[i] = bound{0, hi, 0, hi}
-			continue
-		}
-		if c.base < v.at.address {
-			return nil
-		}
-		lo := c.base - v.at.address
-		hi := min(lo+grain, c.end-v.at.address) - 1
-		starts[i] = bound{lo, hi, lo, hi}
 	}
 	var list []candidate
 	for _, start := range first(search(starts, classes), 6) {
-		bounds, ok := f.behind(views, start.expr)
+		bounds, ok := f.behind(views, stretch, start.expr)
 		if !ok {
 			continue
 		}
@@ -253,14 +304,45 @@ func (f *fitter) displaced(views []view, classes []class) []candidate {
 	return list
 }
 
-// behind bounds the extents that begin at start.
-func (f *fitter) behind(views []view, start expr) ([]bound, bool) {
+// start bounds where a view's stretch begins. What lies in the pointer's own run
+// may be another's.
+func (f *fitter) start(v *view) (b bound, in span, ok bool) {
+	grain := f.samples[v.sample].grain
+	others := v.own && v.extent.lo == 0
+	switch {
+	case v.own && len(v.chunks) == 1 && others:
+		return bound{hi: v.rest - 1, softHi: v.chunks[0].end - v.at.address - 1}, span{}, true
+	case v.own && len(v.chunks) == 1:
+		hi := min(v.chunks[0].end, v.at.address/grain*grain+grain) - v.at.address - 1
+		return bound{hi: hi, softHi: hi}, v.chunks[0], true
+	case v.own && len(v.chunks) == 2 && others:
+		in = v.chunks[1]
+	case !v.own && len(v.chunks) == 1:
+		in = v.chunks[0]
+	case !v.own && len(v.chunks) == 0 && v.hidden > 0: // it may lie in another pointer's run
+		return bound{hi: v.rest - 1, softHi: v.rest - 1}, span{}, true
+	default:
+		return b, in, false
+	}
+	if in.base < v.at.address {
+		return b, in, false
+	}
+	lo := in.base - v.at.address
+	hi := min(lo+grain, in.end-v.at.address) - 1
+	return bound{lo, hi, lo, hi}, in, true
+}
+
+// behind bounds the extents of what begins at start.
+func (f *fitter) behind(views []view, stretch []span, start expr) ([]bound, bool) {
 	list := make([]bound, len(views))
 	for i := range views {
 		v := &views[i]
 		s := f.samples[v.sample]
-		base := v.at.address + start.eval(&s.launch, v.rest)
-		end := v.chunks[0].end
+		base, end := v.at.address+start.eval(&s.launch, v.rest), stretch[i].end
+		list[i] = bound{hi: v.rest, softHi: v.rest}
+		if end == 0 {
+			continue
+		}
 		if base >= end {
 			return nil, false
 		}

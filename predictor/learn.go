@@ -7,7 +7,7 @@ const (
 	restLaunches = 1 << 12 // after the first contradiction, doubled by each
 	maxDropped   = 6       // as often as this, and it is left alone
 	auditEvery   = 2       // each look is after so many times as many launches
-	trusted      = 6       // samples that are all explained need no verification
+	audits       = 2       // observations that are kept for that
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
@@ -22,35 +22,52 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 		return false
 	}
 	v := m.variant(l, m.pointers)
-	if v == nil {
-		return true
-	}
-	if v.observed >= MaxObservations {
-		return false
-	}
-	sign, same := m.layout.sign(l, m.pointers), 0
-	for _, s := range v.samples {
-		if s.sign == sign {
-			same++
-		}
-	}
 	switch {
+	case v == nil:
+		return true
+	case v.observed >= MaxObservations:
+		return false
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:
 		return true
+	}
+	same := v.alike(m.layout.sign(l, m.pointers))
+	switch {
 	case !v.whole && len(v.samples) >= 4:
 		return same == 1 // does it do the same again?
-	case v.disputed(l, m.pointers):
+	case len(v.samples) < MaxObservations-audits && v.disputed(l, m.pointers):
 		return true
 	case same > 0:
 		return same == 1 && v.verified == 0
-	case len(v.samples) < 3 || v.novel(&m.layout, l, m.pointers):
+	case len(v.samples) < 3 || v.verified == 0 && !v.trusted || v.novel(&m.layout, l, m.pointers):
 		return true
 	}
-	// All seems known. Look again now and then, more and more rarely: what behaves
-	// in two ways may have been seen where they are the same.
-	if m.launches < m.audit {
+	return m.due(v, l)
+}
+
+// alike counts the samples whose launch had the same values.
+func (v *variant) alike(sign uint64) int {
+	n := 0
+	for _, s := range v.samples {
+		if s.sign == sign {
+			n++
+		}
+	}
+	return n
+}
+
+// due says whether to look again at a variant that seems to be known: now and
+// then, more and more rarely, and at large launches. What behaves in two ways may
+// have been seen where they are the same, and small launches show little.
+func (m *Model) due(v *variant, l *Launch) bool {
+	bytes := uint64(0)
+	touches, _ := v.appendTouches(nil, l, m.pointers, Verified)
+	for _, t := range touches {
+		bytes += t.Bytes * uint64(max(t.Count, 1))
+	}
+	m.largest = max(m.largest, bytes)
+	if m.launches < m.audit || bytes < m.largest/2 {
 		return false
 	}
 	m.audit = auditEvery * (m.launches + 1)
@@ -61,7 +78,7 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 func (v *variant) disputed(l *Launch, pointers []pointer) bool {
 	for i := range pointers {
 		p := &pointers[i]
-		at, ok := slices.BinarySearchFunc(v.slots, p.slot, func(s slot, n uint16) int { return int(s.at) - int(n) })
+		at, ok := v.slot(p.slot)
 		if !ok {
 			return true
 		}
@@ -253,7 +270,7 @@ func (m *Model) agrees(v *variant, s *sample) bool {
 	var out fitted
 	for i := range f.pointers[0] {
 		p := &f.pointers[0][i]
-		at, ok := slices.BinarySearchFunc(v.slots, p.slot, func(s slot, n uint16) int { return int(s.at) - int(n) })
+		at, ok := v.slot(p.slot)
 		if !ok {
 			return false
 		}

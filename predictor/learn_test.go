@@ -114,7 +114,7 @@ func (c course) String() string {
 var courses = []course{{Block, false}, {Block, true}, {1, false}, {1, true}}
 
 // seeds is how many streams of launches a kernel is learnt from, each anew.
-const seeds = 24
+const seeds = 2
 
 // TestLearnsTemplates teaches each kernel by a few of its launches, and predicts
 // others of other shapes: what the project promises of kernels that templates can
@@ -150,12 +150,136 @@ func learnAndPredict(t *testing.T, name string, c course, seed uint64) Score {
 	if variants := max(len(m.Describe().Variants), 2); n > MaxObservations*variants {
 		t.Errorf("%s, shown %v, seed %d: %d observations of %d variants", name, c, seed, n, variants)
 	}
-	if s.Blocks.FalseNegative() > 0.25 || s.Blocks.FalsePositive() > 1 {
-	t.Logf("DD %s %v seed %d FN %.3f FP %.3f obs %d", name, c, seed, s.Blocks.FalseNegative(), s.Blocks.FalsePositive(), n)
-		for _, v := range m.Describe().Variants { t.Logf("DD    %v", v) }
-	}
 	if basis[Guessed]+basis[Verified] != 100 {
 		t.Errorf("%s, shown %v, seed %d: predictions rest on %v", name, c, seed, basis)
 	}
 	return s
+}
+
+// TestIndirectKernelsAreNotTrusted: what an index or a length in memory decides
+// has no template. It must be found out soon, and then all of it be predicted.
+func TestIndirectKernelsAreNotTrusted(t *testing.T) {
+	for _, name := range slices.Sorted(maps.Keys(indirect)) {
+		for _, c := range courses {
+			for seed := range uint64(seeds) {
+				w := newWorld(seed, c.pooled)
+				r := rand.New(rand.NewPCG(seed, 1))
+				m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: name}}, 1)
+				wrong := 0
+				for range 300 {
+					l := indirect[name](w, r)
+					p, basis := m.AppendTouches(nil, &l.launch, &w.ranges)
+					if s, ok := Compare(p, l.touched); !ok || basis >= Guessed && s.Missed > 0 {
+						wrong++
+					}
+					if m.Worth(&l.launch, &w.ranges) {
+						m.Observe(&l.launch, &w.ranges, c.observation(l.touched))
+					}
+				}
+				s, basis := probe(m, w, r, indirect[name], 50)
+				if wrong > 10 || s.Missed > 0 || basis[Guessed]+basis[Verified] > 0 {
+					t.Errorf("%s, shown %v, seed %d: %d trusted and wrong; then %d missed, predictions rest on %v", name, c, seed, wrong, s.Missed, basis)
+				}
+			}
+		}
+	}
+}
+
+// observation is what one sees of touches.
+func (c course) observation(touched []Touch) *Observation {
+	if c.grain == Block {
+		touched = blocks(touched)
+	}
+	return &Observation{Touched: touched, Grain: c.grain}
+}
+
+// TestStrayTouches: what is reached by pointers in memory is remembered as long as
+// it is allocated.
+func TestStrayTouches(t *testing.T) {
+	w := newWorld(1, false)
+	list, data := w.allocate(4096), w.allocate(64<<20)
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "batch of pointers"}}, 1)
+	l := Launch{Grid: dim(8, 1, 1), Params: new(args).u64(list.Base).u32(8).b}
+	m.Observe(&l, &w.ranges, &Observation{Touched: []Touch{read(list.Base, Block), write(data.Base, 32<<20)}, Grain: Block})
+	want := []Touch{read(list.Base, 4096), {Base: data.Base, Bytes: data.Bytes, Access: Either}}
+	if got, _ := m.AppendTouches(nil, &l, &w.ranges); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	if !m.Stats().Indirect {
+		t.Error("not said to be indirect")
+	}
+	w.ranges.Remove(data.Base)
+	if got, _ := m.AppendTouches(nil, &l, &w.ranges); !slices.Equal(got, want[:1]) {
+		t.Errorf("after it was freed: %v", got)
+	}
+}
+
+// TestBehaviourChanges: a kernel that was known does something else from some
+// launch on, under the same name. The old templates go, and it is learnt again.
+func TestBehaviourChanges(t *testing.T) {
+	w := newWorld(1, true)
+	r := rand.New(rand.NewPCG(1, 1))
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "k"}}, 1)
+	of := func(factor uint64) maker {
+		return func(w *world, r *rand.Rand) made {
+			n := between(r, 1<<20, 1<<24)
+			a := w.tensor(16 * n)
+			return made{Launch{Grid: dim(1, 1, 1), Params: new(args).u64(a).u32(n).b}, []Touch{write(a, factor*n)}}
+		}
+	}
+	train(t, m, w, r, of(4), 50, Block)
+	if s, basis := probe(m, w, r, of(4), 20); s.Missed > 0 || basis[Verified] != 20 {
+		t.Fatalf("%+v %v", s, basis)
+	}
+	dropped := false
+	for range 3 {
+		l := of(8)(w, r)
+		dropped = m.Observe(&l.launch, &w.ranges, courses[0].observation(l.touched)).Dropped || dropped
+	}
+	if !dropped || m.Stats().Dropped == 0 {
+		t.Errorf("not noticed: %+v", m.Stats())
+	}
+	if s, basis := probe(m, w, r, of(8), 20); s.Missed > 0 || basis[Verified] != 20 {
+		t.Errorf("not learnt again: %+v %v", s, basis)
+	}
+}
+
+// TestAdversary lets a kernel do something else at every launch, with pointers and
+// touches all over the place: what is kept, and the work of a launch, stay bounded.
+func TestAdversary(t *testing.T) {
+	w := newWorld(1, false)
+	r := rand.New(rand.NewPCG(1, 1))
+	var all []Range
+	for range 40 {
+		all = append(all, w.allocate(between(r, 1, 64<<20)))
+	}
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "adversary"}}, 1)
+	observed, confident := 0, 0
+	for range 5000 {
+		var p args
+		for range between(r, 1, 200) {
+			a := all[r.IntN(len(all))]
+			p.u64([]uint64{r.Uint64(), a.Base + r.Uint64N(a.Bytes)}[r.IntN(2)])
+		}
+		l := Launch{Grid: dim(r.Uint64(), r.Uint64(), 1), Block: dim(r.Uint64(), 1, 1), Params: p.b}
+		var touched []Touch
+		for range between(r, 0, 300) {
+			a := all[r.IntN(len(all))]
+			touched = append(touched, Touch{Base: a.Base, Bytes: r.Uint64N(a.Bytes), Stride: r.Uint64N(1 << 30), Count: uint32(r.IntN(9)), Access: Access(r.IntN(4))})
+		}
+		_, basis := m.AppendTouches(nil, &l, &w.ranges)
+		if basis >= Guessed {
+			confident++
+		}
+		if m.Worth(&l, &w.ranges) {
+			observed++
+			m.Observe(&l, &w.ranges, &Observation{Touched: touched, Grain: []uint64{1, 4096, Block}[r.IntN(3)], Lossy: r.IntN(4) == 0})
+		}
+	}
+	if observed > maxSamples || confident > 5 {
+		t.Errorf("%d observations, %d predictions that were trusted", observed, confident)
+	}
+	if n := len(m.samples); n > maxSamples {
+		t.Errorf("%d samples are kept", n)
+	}
 }

@@ -42,7 +42,7 @@ type Model struct {
 	// launches counts what was predicted, so that a kernel that changes all the
 	// time is left alone for longer and longer.
 	launches, restUntil uint64
-	audit               uint64 // launches until a known one is looked at again
+	audit, largest      uint64 // see due
 	score               *Score
 
 	pointers []pointer // for use within a call
@@ -90,6 +90,11 @@ func (m *Model) append(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Bas
 	if basis == Allocations {
 		return appendAllocations(dst, pointers), basis
 	}
+	return v.appendTouches(dst, l, pointers, basis)
+}
+
+// appendTouches evaluates the templates of a variant.
+func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basis Basis) ([]Touch, Basis) {
 	at := 0
 	for i := range pointers {
 		p := &pointers[i]
@@ -122,7 +127,7 @@ func (v *variant) basis(m *Model, l *Launch, pointers []pointer) Basis {
 	switch {
 	case v == nil:
 		return Allocations
-	case v.verified > 0 || v.whole && len(v.samples) >= trusted:
+	case v.verified > 0 || v.trusted:
 		return Verified
 	case len(v.samples) == 0 || !v.whole:
 		return Allocations

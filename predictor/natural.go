@@ -43,11 +43,24 @@ func makeNaturals() (byValue, byBits []natural) {
 	}
 	slices.SortFunc(byValue, func(a, b natural) int { return cmp.Compare(a.value, b.value) })
 	byBits = slices.Clone(byValue)
-	slices.SortStableFunc(byBits, func(a, b natural) int { return cmp.Compare(a.bits, b.bits) })
+	slices.SortFunc(byBits, func(a, b natural) int {
+		return cmp.Or(cmp.Compare(a.bits, b.bits), -cmp.Compare(a.value, b.value))
+	})
 	return byValue, byBits
 }
 
-// simplest returns the likeliest coefficient from lo to hi, nil if there is none.
+// natural says whether an expression is a natural coefficient times plain values.
+func (e *expr) natural() bool {
+	for _, s := range e.factor[:e.n] {
+		if s.change != plain {
+			return false
+		}
+	}
+	return e.n == 0 || e.add == 0 && slices.ContainsFunc(naturals, func(n natural) bool { return n.num == e.num && n.den == e.den })
+}
+
+// simplest returns the likeliest coefficient from lo to hi, the larger of two that
+// are as likely; nil if there is none.
 func simplest(lo, hi float64) *natural {
 	i, _ := slices.BinarySearchFunc(naturals, lo, func(n natural, v float64) int { return cmp.Compare(n.value, v) })
 	if i == len(naturals) || naturals[i].value > hi {
@@ -58,7 +71,7 @@ func simplest(lo, hi float64) *natural {
 		if steps == 8 { // a wide interval: one of the likely ones is in it
 			break
 		}
-		if best == nil || naturals[i].bits < best.bits {
+		if best == nil || naturals[i].bits <= best.bits {
 			best = &naturals[i]
 		}
 	}

@@ -23,8 +23,8 @@ type scored struct {
 // What exceptions and rarer forms cost, in bits.
 const (
 	softBits   = 5  // a bound is kept but the memory is shared
-	freeBits   = 8  // a coefficient that no kernel is known to have
-	changeBits = 4  // N+1, or N rounded up
+	freeBits   = 14 // a coefficient that no kernel is known to have
+	changeBits = 9  // N+1, or N rounded up
 	addBits    = 4  // something is added
 	pinBits    = 4  // a product that says a constant may be so much longer
 	maxScored  = 24 // expressions that are kept
@@ -94,15 +94,17 @@ func (f *finder) fixed() {
 		return
 	}
 	bits := 2 + math.Log2(float64(hi+1)/float64(hi-lo+1))
-	except := 0.0
 	if lo, hi := max(lo, softLo), min(hi, softHi); lo <= hi {
 		f.constLo, f.constHi = lo, hi
-	} else {
-		except = softBits
+	}
+	v, except := guess(f.constLo, f.constHi), 0.0
+	for _, b := range f.bounds {
+		if v < b.softLo || v > b.softHi {
+			except += softBits
+		}
 	}
 	f.constBits = bits + except
-	n := uint64(len(f.bounds))
-	f.keep(constant(guess(f.constLo, f.constHi)), bits, except, n*f.constHi)
+	f.keep(constant(v), bits, except, v*uint64(len(f.bounds)))
 }
 
 // guess takes a number from lo to hi. Within a factor of two it is the larger: a
@@ -164,9 +166,9 @@ func (f *finder) value(e *expr, sample int) uint64 {
 	return p
 }
 
-// convincing says whether there is an expression in natural terms.
+// convincing says whether the best expression is in natural terms.
 func (f *finder) convincing() bool {
-	return len(f.found) > 0 && f.found[0].bits < 3*f.name+2*freeBits
+	return len(f.found) > 0 && (f.found[0].expr.natural() || f.found[0].expr.fixed())
 }
 
 func (f *finder) products() {
@@ -375,6 +377,5 @@ func (f *finder) tryAdded(p []uint64, factors ...*class) {
 	case to < 0:
 		e.add = -int64(roundest(uint64(-to), uint64(-from)))
 	}
-	magnitude := math.Abs(float64(e.add))
-	f.check(e, p, bits+math.Log2(1+magnitude/float64(to-from+1)))
+	f.check(e, p, bits+math.Log2(1+math.Abs(float64(e.add))))
 }

@@ -114,7 +114,7 @@ func (f *finderOfChunks) chunks(stride, count scored) []candidate {
 	return list
 }
 
-// chunk bounds what one of n chunks spans; lo is more than hi if nothing can be.
+// chunk bounds what one of n chunks spans.
 func (f *finderOfChunks) chunk(v *view, step, n uint64) bound {
 	s := f.samples[v.sample]
 	b := bound{hi: v.rest, softHi: v.rest}
@@ -130,8 +130,8 @@ func (f *finderOfChunks) chunk(v *view, step, n uint64) bound {
 		b = v.extent
 		for k, c := range v.chunks[1:] { // in the first run others may lie
 			base := v.at.address + uint64(k+1)*step
-			if base >= c.end {
-				return bound{lo: 1}
+			if base/s.grain*s.grain != c.base { // some have grown together
+				return bound{hi: v.rest, softHi: v.rest}
 			}
 			last := max((c.end-1)/s.grain*s.grain, base)
 			b.lo = max(b.lo, last-base+1)

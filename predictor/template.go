@@ -79,6 +79,17 @@ func (t *Touch) chunks(count, stride, room uint64) {
 	}
 }
 
+// same says whether two templates touch the same, however.
+func (t *template) same(o *template) bool {
+	a, b := *t, *o
+	a.access = b.access
+	return a == b
+}
+
+func (t *template) natural() bool {
+	return t.start.natural() && t.bytes.natural() && t.stride.natural() && t.count.natural()
+}
+
 func (t *template) valid() bool {
 	for _, e := range []*expr{&t.start, &t.bytes, &t.stride, &t.count} {
 		if !e.valid() {

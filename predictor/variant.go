@@ -18,6 +18,9 @@ type variant struct {
 	observed uint32
 	samples  []*sample
 	whole    bool // the templates explain all samples
+	// trusted templates say so little about samples that say so much that it is no
+	// coincidence: they need no verification.
+	trusted bool
 
 	branches []branch // by value; then there are no slots
 	by       source
@@ -43,9 +46,9 @@ const (
 	maxSamples      = 64 // of all variants
 	maxDepth        = 2
 	maxBranches     = 4
-	maxRivals       = 8
+	maxRivals       = 12
 	maxSplits       = 16 // values that are tried
-	rivalBits       = 10 // how much longer a rival is
+	rivalBits       = 14 // how much longer a rival is
 )
 
 // of returns the variant of a launch; nil if it is none of those that are known.
@@ -100,11 +103,11 @@ func grow(l *layout, samples []*sample, depth int) (*variant, fitted) {
 	f := fitter{layout: l, samples: samples}
 	f.collect()
 	all := f.fit()
-	if all.whole() || len(samples) < 3 || depth == maxDepth {
+	if all.plain() || len(samples) < 3 || depth == maxDepth {
 		return f.leaf(&all), all
 	}
 	best, bits := f.split(depth, all.bits)
-	if best == nil {
+	if best == nil && !all.whole() {
 		best, bits = f.remember(all.bits)
 	}
 	if best != nil {
@@ -124,14 +127,14 @@ type partition struct {
 // together must be said in fewer bits.
 func (f *fitter) split(depth int, bits float64) (*variant, float64) {
 	partitions := f.partitions()
-	cost := math.Log2(float64(len(partitions)+1)) + 4
+	cost := math.Log2(float64(len(partitions)+1)) + 2
 	var best *variant
 	for _, p := range partitions {
 		v := &variant{by: p.by}
 		sum := cost
 		for i, part := range p.parts {
 			child, fit := grow(f.layout, part, maxDepth)
-			sum += fit.bits + 2
+			sum += fit.bits + 2 - v.repeats(child, &fit)
 			v.branches = append(v.branches, branch{p.values[i], child})
 			if sum >= bits {
 				break
@@ -145,6 +148,30 @@ func (f *fitter) split(depth int, bits float64) (*variant, float64) {
 		return nil, bits
 	}
 	return f.deepen(best, depth), bits
+}
+
+// repeats is what a variant saves because pointers have the template that they
+// have in an earlier one too.
+func (v *variant) repeats(child *variant, fit *fitted) (bits float64) {
+	for i := range fit.slots {
+		s := &fit.slots[i]
+		if s.template().wide {
+			continue
+		}
+		for k := range v.branches {
+			at, ok := v.branches[k].to.slot(s.slot)
+			if ok && v.branches[k].to.slots[at].in.same(&child.slots[i].in) {
+				bits += max(s.candidates[s.chosen].bits-1, 0)
+				break
+			}
+		}
+	}
+	return bits
+}
+
+// slot finds the slot of a word.
+func (v *variant) slot(at uint16) (int, bool) {
+	return slices.BinarySearchFunc(v.slots, at, func(s slot, n uint16) int { return int(s.at) - int(n) })
 }
 
 // deepen splits further what is still not explained.
@@ -246,7 +273,7 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 
 // leaf makes a variant of what was fitted.
 func (f *fitter) leaf(out *fitted) *variant {
-	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole()}
+	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole(), trusted: f.trusted(out)}
 	access := f.access(out)
 	for i := range out.slots {
 		s := &out.slots[i]

@@ -171,11 +171,11 @@ func (s *scene) adopt(piece span, in Range, views []view) {
 	}
 }
 
-// hide notes that a run behind a pointer's stretches holds the next pointer: the
+// hide notes that the run behind a pointer's stretches holds the next pointer: a
 // last stretch may lie in that run.
 func (s *scene) hide(owner uint64, views []view) {
 	for k := range views {
-		if views[k].at.address == owner && len(views[k].chunks) > 0 {
+		if views[k].at.address == owner {
 			views[k].hidden = 1
 		}
 	}
