@@ -138,11 +138,16 @@ func (a *Agent) learn(ctx context.Context, l *Learning) {
 	}
 }
 
-func (s *student) open() (err error) {
-	if s.feed == nil {
-		s.feed, err = s.Open()
+func (s *student) open() error {
+	if s.feed != nil {
+		return nil
 	}
-	return err
+	feed, err := s.Open()
+	if err != nil {
+		return err
+	}
+	s.feed = feed
+	return nil
 }
 
 // look is one sample. Whatever fails, its thread goes on at its limit.

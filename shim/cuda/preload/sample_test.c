@@ -173,6 +173,12 @@ static pthread_t run_agent(enum how h)
 	return t;
 }
 
+static void until(const _Atomic int *word, int value)
+{
+	for (int i = 0; i < 2000 && atomic_load(word) < value; i++)
+		usleep(5000);
+}
+
 /* ---- cases --------------------------------------------------------------------------------- */
 
 static void absent(void)
@@ -214,8 +220,7 @@ static void refused(void)
 	for (int i = 0; i < 64; i++)
 		(void)launch(1, 1, 701);
 	check(now_figures().taken == 0 && now_figures().asked == 7 && now_figures().missed == 0, "what the driver refuses is no observation");
-	for (int i = 0; i < 1000 && refusals < 7; i++)
-		usleep(5000);
+	until(&refusals, 7);
 	check(refusals == 7, "the agent is told");
 }
 
@@ -223,7 +228,7 @@ static void late(void)
 {
 	run_agent(LATE_READY);
 	check(ms_of(1, 1) < HARDLY && now_figures().missed == 1, "a launch goes on without the agent");
-	usleep(4 * STEP * 1000);
+	until(&gone, 1);
 	check(gone == 1, "who is late finds it gone");
 	how = QUICK;
 	step_ns *= 1000;
@@ -231,7 +236,7 @@ static void late(void)
 	how = LATE_DONE;
 	step_ns /= 1000;
 	check(launch(2, 2, 0), "a sample");
-	usleep(4 * STEP * 1000);
+	until(&gone, 2);
 	check(gone == 2 && now_figures().missed == 2 && now_figures().taken == 1, "late in the end counts as well");
 }
 
