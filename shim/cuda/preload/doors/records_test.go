@@ -41,6 +41,8 @@ func TestRecordingBeginsInTheMiddle(t *testing.T)       { records(t, "toggled") 
 func TestRecordsCopies(t *testing.T)                    { records(t, "copies") }
 func TestRecordsFills(t *testing.T)                     { records(t, "fills") }
 func TestRecordsRangesInOrder(t *testing.T)             { records(t, "ranges") }
+func TestRecordsOfGraphs(t *testing.T)                  { records(t, "graphs") }
+func TestRecordsOfGraphsMadeBefore(t *testing.T)        { records(t, "graphs_late") }
 func TestRecordsTensorMaps(t *testing.T)                { records(t, "maps") }
 func TestRecordsOfThreadsAreWholeAndOnce(t *testing.T)  { records(t, "threads") }
 func TestRecordsThatNobodyTakesAreCounted(t *testing.T) { records(t, "full") }

@@ -465,6 +465,195 @@ static void maps(void)
     TRUE(cuTensorMapEncodeTiled((void *)&m, 7, 9, (void *)p, dims, strides, box, ones, 0, 0, 0, 0) != CUDA_SUCCESS);
 }
 
+/* ---- graphs ---- */
+
+static uint8_t node_records[1 << 16] __attribute__((aligned(8)));
+
+/* The graph of the next record, and its nodes: how many of the kind there are, and the last of them. */
+static uint64_t expect_graph(uint64_t *version)
+{
+    const struct xm_command *r = expect(XM_COMMAND_GRAPH);
+    const struct xm_command_graph *g = payload(r);
+
+    WANT(r->flags, 0);
+    TRUE(g->id != 0);
+    *version = g->version;
+    return g->id;
+}
+
+static unsigned nodes(uint64_t id, uint64_t version, uint32_t kind, const struct xm_command **last)
+{
+    uint64_t now = 99;
+    int bytes = commands->graph(id, node_records, sizeof node_records, &now);
+    unsigned n = 0;
+
+    TRUE(bytes >= 0 && (size_t)bytes <= sizeof node_records);
+    WANT(commands->graph(id, NULL, 0, NULL), bytes);
+    WANT(now, version);
+    for (int at = 0; at < bytes;) {
+        const struct xm_command *r = (const void *)(node_records + at);
+
+        TRUE(r->queue == XM_COMMAND_NO_QUEUE && r->sequence == 0 && r->bytes >= sizeof *r + r->payload);
+        at += (int)r->bytes;
+        if (r->kind == kind) {
+            n++;
+            *last = r;
+        }
+    }
+    return n;
+}
+
+static CUgraphNode add_kernel(CUgraph g, CUfunction f, void **args)
+{
+    CUDA_KERNEL_NODE_PARAMS p = {.func = f, .gridDimX = 7, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUgraphNode node;
+
+    CHECK(cuGraphAddKernelNode_v2(&node, g, NULL, 0, &p));
+    return node;
+}
+
+struct made {
+    CUgraph graph, child;
+    CUgraphNode kernel, copy, fill, inner;
+    CUgraphExec exec;
+};
+
+static CUdeviceptr at[2];
+
+/* A kernel, a copy, a fill, and a graph with a kernel. */
+static struct made make(CUfunction f, uint64_t a)
+{
+    uint64_t b = 2;
+    uint32_t n = 3;
+    void *args[] = {&a, &n, &b};
+    CUDA_MEMCPY3D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = at[0], .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = at[1],
+                          .WidthInBytes = 100, .Height = 1, .Depth = 1};
+    CUDA_MEMSET_NODE_PARAMS fill = {.dst = at[1], .value = 1, .elementSize = 4, .width = 10, .height = 1};
+    struct made m;
+    CUgraphNode holder;
+
+    CHECK(cuGraphCreate(&m.graph, 0));
+    CHECK(cuGraphCreate(&m.child, 0));
+    m.kernel = add_kernel(m.graph, f, args);
+    CHECK(cuGraphAddMemcpyNode(&m.copy, m.graph, NULL, 0, &copy, ctx));
+    CHECK(cuGraphAddMemsetNode(&m.fill, m.graph, NULL, 0, &fill, ctx));
+    (void)add_kernel(m.child, f, args);
+    CHECK(cuGraphAddChildGraphNode(&holder, m.graph, NULL, 0, m.child));
+    CHECK(cuGraphInstantiateWithFlags(&m.exec, m.graph, 0));
+    return m;
+}
+
+static void graphs(void)
+{
+    CUfunction f;
+    uint64_t a = 11, b = 2, id, version;
+    uint32_t n = 3;
+    void *args[] = {&a, &n, &b};
+    const struct xm_command *r;
+    struct made m, other;
+    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = 5, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUDA_MEMSET_NODE_PARAMS fill = {.value = 1, .elementSize = 2, .width = 10, .height = 3, .pitch = 64};
+    uint64_t info[8]; /* CUgraphExecUpdateResultInfo */
+
+    begin();
+    f = load(plain_text, NULL);
+    CHECK(cuMemAlloc_v2(&at[0], MIB));
+    CHECK(cuMemAlloc_v2(&at[1], MIB));
+    commands->record(1);
+    m = make(f, 10);
+    CHECK(cuGraphLaunch(m.exec, stream));
+    id = expect_graph(&version);
+    WANT(version, 0);
+    WANT(nodes(id, 0, XM_COMMAND_KERNEL, &r), 2);
+    TRUE(r->payload == 24 && word(payload(r), 0) == 10 && r->grid[0] == 7 && r->kernel);
+    WANT(nodes(id, 0, XM_COMMAND_COPY, &r), 1);
+    TRUE(((const struct xm_command_copy *)payload(r))->dst == at[1] && ((const struct xm_command_copy *)payload(r))->width == 100);
+    WANT(nodes(id, 0, XM_COMMAND_FILL, &r), 1);
+    TRUE(((const struct xm_command_fill *)payload(r))->width == 40);
+    WANT(nodes(id, 0, XM_COMMAND_OTHER, &r), 0);
+
+    p.func = f;
+    CHECK(cuGraphExecKernelNodeSetParams_v2(m.exec, m.kernel, &p));
+    fill.dst = at[0];
+    CHECK(cuGraphExecMemsetNodeSetParams(m.exec, m.fill, &fill, ctx));
+    CHECK(cuGraphLaunch(m.exec, stream));
+    WANT(expect_graph(&version), id);
+    WANT(version, 2);
+    TRUE(nodes(id, 2, XM_COMMAND_KERNEL, &r) == 2);
+    r = (const void *)node_records; /* the first node's */
+    TRUE(r->kind == XM_COMMAND_KERNEL && r->grid[0] == 5 && word(payload(r), 0) == 11);
+    TRUE(nodes(id, 2, XM_COMMAND_FILL, &r) == 1 && ((const struct xm_command_fill *)payload(r))->height == 3);
+
+    other = make(f, 77);
+    CHECK(cuGraphExecUpdate_v2(m.exec, other.graph, (void *)info));
+    CHECK(cuGraphLaunch(m.exec, stream));
+    WANT(expect_graph(&version), id);
+    WANT(version, 3);
+    WANT(nodes(id, 3, XM_COMMAND_KERNEL, &r), 2);
+    WANT(word(payload(r), 0), 77);
+    TRUE(((const struct xm_command *)(const void *)node_records)->grid[0] == 7);
+    TRUE(nodes(id, 3, XM_COMMAND_FILL, &r) == 1 && ((const struct xm_command_fill *)payload(r))->width == 40);
+    WANT(nodes(id, 3, XM_COMMAND_OTHER, &r), 0);
+    CHECK(cuGraphNodeSetEnabled(m.exec, m.kernel, 0));
+    (void)nodes(id, 4, XM_COMMAND_KERNEL, &r);
+    WANT(((const struct xm_command *)(const void *)node_records)->flags, XM_COMMAND_DISABLED);
+
+    CHECK(cuGraphExecDestroy(m.exec));
+    WANT(nodes(id, 4, XM_COMMAND_KERNEL, &r), 2); /* somebody may have its launch's record still to read */
+    TRUE(commands->graph(id + 1000, NULL, 0, NULL) < 0);
+}
+
+/* Made while nothing was recorded: read at the first launch, when that can be. What is captured is
+ * recorded when it is launched. */
+static void graphs_late(void)
+{
+    CUfunction f;
+    uint64_t a = 1, b = 2, id, version;
+    uint32_t n = 3;
+    void *args[] = {&a, &n, &b};
+    const struct xm_command *r;
+    struct made kept, gone, changed;
+    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = 5, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 1, .blockDimY = 1, .blockDimZ = 1, .kernelParams = args};
+    CUgraph captured;
+    CUgraphExec exec;
+    CUdeviceptr pool;
+
+    begin();
+    f = load(plain_text, NULL);
+    CHECK(cuMemAlloc_v2(&at[0], MIB));
+    CHECK(cuMemAlloc_v2(&at[1], MIB));
+    kept = make(f, 1);
+    gone = make(f, 2);
+    changed = make(f, 3);
+    p.func = f;
+    CHECK(cuGraphDestroy(gone.graph));
+    CHECK(cuGraphExecKernelNodeSetParams_v2(changed.exec, changed.kernel, &p));
+    commands->record(1);
+    CHECK(cuGraphLaunch(kept.exec, stream));
+    CHECK(cuGraphLaunch(gone.exec, stream));
+    CHECK(cuGraphLaunch(changed.exec, stream));
+    id = expect_graph(&version);
+    WANT(nodes(id, version, XM_COMMAND_KERNEL, &r), 2);
+    for (unsigned i = 0; i < 2; i++) {
+        r = expect(XM_COMMAND_GRAPH);
+        TRUE(r->flags == XM_COMMAND_UNKNOWN && ((const struct xm_command_graph *)payload(r))->id == 0);
+    }
+
+    CHECK(cuStreamBeginCapture_v2(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, stream, args, NULL));
+    CHECK(cuMemsetD8Async(at[0], 1, 100, stream));
+    CHECK(cuStreamEndCapture(stream, &captured));
+    expect_none();
+    CHECK(cuGraphInstantiateWithFlags(&exec, captured, 0));
+    CHECK(cuGraphLaunch(exec, stream));
+    id = expect_graph(&version);
+    WANT(nodes(id, version, XM_COMMAND_KERNEL, &r), 1);
+    WANT(nodes(id, version, XM_COMMAND_FILL, &r), 1);
+    expect_none();
+    CHECK(cuMemAllocAsync(&pool, MIB, stream));
+    expect_range(XM_COMMAND_ALLOC, XM_COMMAND_POOL, pool, MIB);
+}
+
 /* ---- several threads, and a ring that nobody empties ---- */
 
 enum { THREADS = 4, LAUNCHES = 3000 };
@@ -591,7 +780,7 @@ static const struct {
     void (*run)(void);
 } cases[] = {
     {"params", params}, {"ways", ways},     {"kernels", kernels}, {"toggled", toggled}, {"copies", copies},
-    {"fills", fills},   {"ranges", ranges}, {"maps", maps}, {"threads", threads}, {"full", full},
+    {"graphs", graphs}, {"graphs_late", graphs_late}, {"fills", fills},   {"ranges", ranges}, {"maps", maps}, {"threads", threads}, {"full", full},
 };
 
 int main(int argc, char **argv)

@@ -29,6 +29,7 @@ var (
 	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F);"}
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
 	namesMemory = rule{names: true}
+	graphMade   = rule{names: true, success: "xm_graph_made(*phGraphExec, hGraph);"}
 	tensorMap   = rule{success: "xm_tensormap_made(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);"}
 )
 
@@ -139,16 +140,23 @@ var byName = map[string]rule{
 	"cuGraphMemcpyNodeSetParams":     namesMemory,
 	"cuGraphMemsetNodeSetParams":     namesMemory,
 	"cuGraphNodeSetParams":           namesMemory,
-	"cuGraphExecMemcpyNodeSetParams": namesMemory,
-	"cuGraphExecMemsetNodeSetParams": namesMemory,
-	"cuGraphExecNodeSetParams":       namesMemory,
-	"cuGraphExecUpdate":              namesMemory,
-	"cuGraphInstantiate":             namesMemory,
-	"cuGraphInstantiateWithFlags":    namesMemory,
-	"cuGraphInstantiateWithParams":   namesMemory,
+	"cuGraphExecMemcpyNodeSetParams": {names: true, success: "xm_graph_copy_set(hGraphExec, hNode, copyParams);"},
+	"cuGraphExecMemsetNodeSetParams": {names: true, success: "xm_graph_fill_set(hGraphExec, hNode, memsetParams);"},
+	"cuGraphExecNodeSetParams":       {names: true, success: "xm_graph_node_set(hGraphExec, hNode, nodeParams);"},
+	"cuGraphExecUpdate":              {names: true, success: "xm_graph_updated(hGraphExec, hGraph);"},
+	"cuGraphInstantiate":             graphMade,
+	"cuGraphInstantiateWithFlags":    graphMade,
+	"cuGraphInstantiateWithParams":   graphMade,
 	"cuTexObjectCreate":              namesMemory,
 	"cuTexRefSetAddress":             namesMemory,
 	"cuTexRefSetAddress2D":           namesMemory,
+
+	// What else changes or ends a graph (graph_record.h, hooks_graph.c).
+	"cuGraphExecKernelNodeSetParams":     byHand,
+	"cuGraphExecChildGraphNodeSetParams": {success: "xm_graph_child_set(hGraphExec, hNode, childGraph);"},
+	"cuGraphNodeSetEnabled":              {success: "xm_graph_enabled_set(hGraphExec, hNode, isEnabled != 0);"},
+	"cuGraphExecDestroy":                 {before: "xm_graph_goes(hGraphExec);"},
+	"cuGraphDestroy":                     {before: "xm_graph_source_goes(hGraph);"},
 
 	"cuStreamSynchronize": tellsStream,
 	"cuStreamQuery":       {before: "xm_poll_begins();", success: "xm_query_ok($S, $F);"},
