@@ -16,13 +16,17 @@ const (
 )
 
 // desire fills the budget in the order of rank: what cannot leave, then what
-// each touches, then the rest of what each has. It says whether there is not
+// each touches, then the rest of what each has: first what is there, as nothing
+// is to be moved for memory that is not touched. It says whether there is not
 // enough for all.
 func (p *Planner) desire() (short bool) {
 	left := p.config.Budget - p.pinned
 	for _, s := range p.order {
 		s.desired = s.Pinned
 		short = p.give(s, p.touches(s)+s.Asked, &left) || short
+	}
+	for _, s := range p.order {
+		short = p.give(s, s.Resident, &left) || short
 	}
 	for _, s := range p.order {
 		short = p.give(s, s.Footprint+s.Asked, &left) || short

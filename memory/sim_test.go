@@ -264,11 +264,14 @@ func TestOversubscription(t *testing.T) {
 // touch all of it stays, swapped as a whole every turn costs a whole load.
 func TestSparseTasks(t *testing.T) {
 	slice := 20 * time.Millisecond
-	shares := map[Mode]float64{}
+	shares, moved := map[Mode]float64{}, map[Mode]Bytes{}
 	for _, mode := range []Mode{Predict, Allocation, Swap} {
 		w := newWorld(t, Config{Budget: 16 * GiB, Mode: mode}, slice, 6, 8*GiB, 8*GiB/10)
-		shares[mode], _ = w.share(24)
-		t.Logf("%s: %.1f %%", mode, 100*shares[mode])
+		shares[mode], moved[mode] = w.share(24)
+		t.Logf("%s: %.1f %%, %s moved in", mode, 100*shares[mode], moved[mode])
+	}
+	if 3*moved[Predict] > moved[Allocation] {
+		t.Errorf("%v moved in: nothing is to move for memory that is not touched", moved)
 	}
 	if shares[Predict] < .95 || shares[Predict] < 8*shares[Swap] {
 		t.Errorf("%v: want the speed of memory, and eight times a whole swap's", shares)

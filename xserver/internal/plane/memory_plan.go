@@ -126,11 +126,18 @@ func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 	return c
 }
 
-// need is how much memory a task wants that can leave the device again.
-func (st *seat) need() (n memory.Bytes) {
+// need is how much memory a task wants on the device to run that can leave it again:
+// what its next turn touches, where that is foretold and counts.
+func (d *device) need(st *seat) (n memory.Bytes) {
+	foretold := d.mem.planner.Config().Mode == memory.Predict
 	for _, s := range st.sections {
-		if s.mem.view.State.Movable() {
-			n += memory.Bytes(s.mem.view.Allocated) + memory.Bytes(s.mem.view.Asked)
+		v := &s.mem.view
+		switch {
+		case !v.State.Movable():
+		case foretold && v.Working > 0:
+			n += memory.Bytes(v.Working + v.Asked)
+		default:
+			n += memory.Bytes(v.Allocated + v.Asked)
 		}
 	}
 	return n
@@ -153,7 +160,7 @@ func (p *Plane) shift(d *device) (end time.Duration) {
 	if h.head != nil && h.head.task.hints.Quantum != 0 {
 		h.length = h.head.task.hints.Quantum
 	}
-	end = h.arrange(p.now, p.due(d), room, (*seat).need)
+	end = h.arrange(p.now, p.due(d), room, d.need)
 	for _, st := range d.seats {
 		if waits := slices.Contains(h.waiting, st); waits != st.mem.waits {
 			st.mem.waits = waits

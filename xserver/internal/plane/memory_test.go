@@ -35,10 +35,16 @@ type tenant struct {
 	in, out                     uint64
 	asked                       memory.Bytes
 	slots                       memory.Bytes // host memory that it has made
-	dead                        bool
-	lazy                        bool // moves nothing
-	deaf                        bool // and suspends nothing
-	holds                       bool // it can do Level 3
+
+	// Of a program that touches a part of its memory in a turn, and another later.
+	touches memory.Bytes // 0: all of it
+	hot     memory.Bytes // of that what is on the device
+	phases  int          // parts that it went through
+
+	dead  bool
+	lazy  bool // moves nothing
+	deaf  bool // and suspends nothing
+	holds bool // it can do Level 3
 
 	onTurn time.Duration // could run so far
 	here   time.Duration // of that: with all its memory
@@ -146,7 +152,7 @@ func (c *tenant) tell() {
 	c.device.TellMemory(board.MemoryView{
 		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident),
 		Host: uint64(c.allocated - c.resident), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
-		Slots: uint64(c.slots),
+		Slots: uint64(c.slots), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
 	})
 }
 
@@ -177,9 +183,14 @@ func (c *tenant) act(step time.Duration) {
 		case c.resident > target:
 			n := max(0, min(batch, c.resident-target, c.hostBound()-(c.allocated-c.resident)))
 			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), n > 0
+			c.evicted()
 		case c.resident < target && c.resident < c.allocated:
 			n := min(batch, target-c.resident, c.allocated-c.resident)
 			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), true
+			c.hot = min(c.touches, c.hot+n)
+		case c.exchange() > 0: // something that is not touched soon goes for something that is
+			n := min(batch, c.exchange())
+			c.in, c.out, c.hot, moved = c.in+uint64(n), c.out+uint64(n), c.hot+n, true
 		}
 	}
 	c.keepSlots()
@@ -189,7 +200,7 @@ func (c *tenant) act(step time.Duration) {
 	}
 	if c.free() {
 		c.onTurn += step
-		if c.resident == c.allocated {
+		if c.resident == c.allocated || c.touches > 0 && c.touches-c.hot < memory.BatchBytes {
 			c.here += step
 		}
 	}

@@ -1,0 +1,133 @@
+package plane
+
+import (
+	"testing"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/memory"
+	"xmsched/preempt/board"
+)
+
+// foretold is what the agent says that the next turn touches: only where it is asked to
+// look at what the program launches.
+func (c *tenant) foretold() memory.Bytes {
+	if _, m := c.device.Memory(); m.Flags&board.MemoryPredict == 0 {
+		return 0
+	}
+	return min(c.touches, c.allocated)
+}
+
+// exchange is what of that is not on the device, though other memory of the process is.
+func (c *tenant) exchange() memory.Bytes {
+	if c.foretold() == 0 || c.resident == c.allocated {
+		return 0
+	}
+	return max(0, min(c.touches, c.resident)-c.hot)
+}
+
+// evicted keeps what is touched here as long as anything else is, if it is known.
+func (c *tenant) evicted() {
+	if c.foretold() > 0 {
+		c.hot = min(c.hot, c.resident)
+		return
+	}
+	c.hot = min(c.hot, memory.Bytes(float64(c.touches)*float64(c.resident)/float64(c.allocated)).Down())
+}
+
+// phase has the program go over to another part of its memory.
+func (c *tenant) phase() {
+	c.phases++
+	c.hot = 0
+	if c.resident == c.allocated {
+		c.hot = c.touches
+	}
+	c.tell()
+	c.ring()
+}
+
+// sparse lets six tasks of 8 GiB run on 16, each of which touches a tenth of its memory
+// for half a second, and says what moved and how long they ran with what they touched.
+func sparse(t *testing.T, mode memory.Mode, policy compute.Policy) (moved memory.Bytes, ran, here time.Duration) {
+	r := newMemoryRig(t, 16*gib, mode, policy)
+	for i := range 6 {
+		c := r.tenant(compute.TaskID(i+1), 0, 3)
+		c.touches = 8 * gib / 10
+	}
+	for range 4 {
+		for _, c := range r.tenants {
+			c.allocate(2 * gib)
+		}
+	}
+	for _, c := range r.tenants {
+		c.ready(true)
+	}
+	r.live(time.Second) // to find their rhythm
+	for _, c := range r.tenants {
+		moved, ran, here = moved-memory.Bytes(c.in+c.out), ran-c.onTurn, here-c.here
+	}
+	for range 8 {
+		r.live(500 * time.Millisecond)
+		for _, c := range r.tenants {
+			c.phase()
+		}
+	}
+	for _, c := range r.tenants {
+		if c.onTurn < 200*time.Millisecond {
+			t.Errorf("%v: a task ran for %v of 5 s", mode, c.onTurn)
+		}
+		moved, ran, here = moved+memory.Bytes(c.in+c.out), ran+c.onTurn, here+c.here
+	}
+	return moved, ran, here
+}
+
+// TestPredictMovesWhatIsTouched has targets follow what tasks say that they will touch:
+// less than a third of what moves by what they have allocated, though all of what they
+// touch changes eight times, and they have it most of the time. What is not touched
+// moves for nobody.
+func TestPredictMovesWhatIsTouched(t *testing.T) {
+	for name, policy := range map[string]func() compute.Policy{"RR": compute.RR, "HPF with equals": compute.HPF} {
+		moved, ran, here := sparse(t, memory.Predict, policy())
+		all, ranAll, hereAll := sparse(t, memory.Allocation, policy())
+		t.Logf("%s: predict moved %v, ran %v, %v with what it touched; allocation %v, %v, %v", name, moved, ran, here, all, ranAll, hereAll)
+		if moved == 0 || 3*moved > all {
+			t.Errorf("%s: %v moved by what is touched, %v by what is allocated", name, moved, all)
+		}
+		if ran < ranAll || here < ran*85/100 {
+			t.Errorf("%s: ran for %v, %v of it with what was touched; by allocation %v, %v", name, ran, here, ranAll, hereAll)
+		}
+	}
+}
+
+// TestUnknownCountsWhole: who does not say what he will touch is planned by all he has,
+// and so is one who falls silent.
+func TestUnknownCountsWhole(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Predict, compute.HPF())
+	a, b := r.tenant(1, 0, 3), r.tenant(2, 0, 3)
+	for _, c := range []*tenant{a, b} {
+		c.touches = gib
+		for range 5 {
+			c.allocate(2 * gib)
+		}
+		c.ready(true)
+	}
+	r.live(time.Second)
+	before := b.onTurn
+	r.live(500 * time.Millisecond)
+	if both := b.onTurn - before; both < 400*time.Millisecond {
+		t.Errorf("b ran for %v of 500 ms beside one with which what they touch fits", both)
+	}
+	for _, c := range []*tenant{a, b} {
+		c.touches = 0
+		c.tell()
+		c.ring()
+	}
+	before, other := b.onTurn, a.onTurn
+	r.live(2 * time.Second)
+	if a, b := a.onTurn-other, b.onTurn-before; a+b > 2100*time.Millisecond || a < 500*time.Millisecond || b < 500*time.Millisecond {
+		t.Errorf("they ran for %v and %v of 2 s, and do not fit together", a, b)
+	}
+	if state, _ := r.plane.DescribeMemory(); state.Devices[0].Processes[0].Working != 10*gib {
+		t.Errorf("what it touches is shown as %v", state.Devices[0].Processes[0].Working)
+	}
+}
