@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -107,21 +108,42 @@ func TestWithoutLearningNothingIsSeen(t *testing.T) {
 	}
 }
 
-// TestLearningWithoutAnAgent: who learns without one is late by a second, once.
-func TestLearningWithoutAnAgent(t *testing.T) {
-	w := newWorld(t)
-	lib := t.TempDir()
+// withoutAgent gives the world a folder of libraries that lacks the agent.
+func (w *world) withoutAgent() (lib string) {
+	w.t.Helper()
+	lib = w.t.TempDir()
 	for _, name := range []string{"libxmsched.so", "sim"} {
 		if err := os.Symlink(filepath.Join(built, "lib", name), filepath.Join(lib, name)); err != nil {
-			t.Fatal(err)
+			w.t.Fatal(err)
 		}
 	}
 	w.env = append(w.env, "XMSCHED_LIB="+lib)
-	begun := time.Now()
-	if _, seen := w.learner(20, "--learn"); seen != nil {
-		t.Errorf("seen: %+v", seen)
+	return lib
+}
+
+// TestLearningWithoutAnAgent: a program that is to be learnt from runs without one, and
+// is right.
+func TestLearningWithoutAnAgent(t *testing.T) {
+	w := newWorld(t)
+	w.withoutAgent()
+	if p, seen := w.learner(20, "--learn"); seen != nil || strings.Contains(p.said(), "learnt") {
+		t.Errorf("seen: %+v; it said %s", seen, p.said())
 	}
-	if took := time.Since(begun); took > 20*time.Second {
-		t.Errorf("it took %v", took)
+}
+
+// TestLearningWithADeadAgent: three launches wait a second each, then learning is over, and
+// that is said.
+func TestLearningWithADeadAgent(t *testing.T) {
+	w := newWorld(t)
+	preload := filepath.Join(here, "..", "..", "shim", "cuda", "preload")
+	cmd := exec.Command("gcc", "-std=c11", "-D_GNU_SOURCE", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-I", preload,
+		"-o", filepath.Join(w.withoutAgent(), "libxagent.so"), filepath.Join(here, "testdata", "deaf.c"), "-lpthread")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	begun := time.Now()
+	p, seen := w.learner(20, "--learn")
+	if took := time.Since(begun); seen != nil || took < 3*time.Second || strings.Count(p.said(), "nothing more is learnt of this program") != 1 {
+		t.Errorf("seen %+v after %v; it said %s", seen, took, p.said())
 	}
 }
