@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"xmsched/bench/workloads"
+	"xmsched/memory"
 )
 
 // Workloads of the row oversub besides the patterns of package workloads: PyTorch's.
@@ -68,6 +69,19 @@ func (c course) perS(from, to int64) float64 {
 		return 0
 	}
 	return (c.by(to) - c.by(from)) / time.Duration(to-from).Seconds()
+}
+
+// pieceOf is what a kernel of our programs goes over: what was asked for, or what
+// keeps the device busy for some time and the memory in as many pieces as are needed.
+func (l *Lab) pieceOf(given, task memory.Bytes, least int) memory.Bytes {
+	if given > 0 {
+		return given
+	}
+	usual := 256 * memory.MiB
+	if l.Facts.Simulated {
+		usual = 8 * memory.MiB
+	}
+	return max(memory.MiB, min(usual, task/memory.Bytes(least)/memory.MiB*memory.MiB))
 }
 
 // patterned is a program of our own kernels.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"xmsched/bench/internal/limit"
@@ -28,7 +29,7 @@ type Oversub struct {
 	Footprints []int        // of all tasks together, in percent of the budget
 	Budget     memory.Bytes // that they may have together; 0: what the device has
 	Task       memory.Bytes // of each; PyTorch's have what they have
-	Piece      memory.Bytes // that a kernel goes over
+	Piece      memory.Bytes // that a kernel goes over; 0: as suits the device and the workload
 	// Tasks is how many there are, in place of Footprints. 0: as many as have those
 	// footprints.
 	Tasks    int
@@ -52,7 +53,7 @@ func (o Oversub) Validate() error {
 	}{{"workload", o.Workloads, MemoryWorkloads()}, {"policy", o.Policies, MemoryPolicies()}} {
 		for _, name := range list.given {
 			if !slices.Contains(list.known, name) {
-				return fmt.Errorf("%s %q is none of %v", list.what, name, list.known)
+				return fmt.Errorf("%s %q is none of %s", list.what, name, strings.Join(list.known, ", "))
 			}
 		}
 	}
@@ -79,7 +80,7 @@ func (o Oversub) Validate() error {
 		limit.Check("tasks", o.Tasks, 0, maxPrograms),
 		limit.Check("budget", int64(o.Budget), 0, int64(memory.MaxBytes)),
 		limit.Check("task", int64(o.Task), int64(memory.Granularity), int64(memory.TiB)),
-		limit.Check("piece", int64(o.Piece), int64(memory.MiB), int64(8*memory.GiB)),
+		limit.Check("piece", int64(o.Piece), 0, int64(8*memory.GiB)),
 		limit.Check("span", o.Span, 100*time.Millisecond, 10*time.Minute),
 		limit.Check("cycles", o.Cycles, 1, 1000),
 		limit.Check("rounds", o.Rounds, 1, 1<<20),
@@ -179,11 +180,15 @@ func (r *oversubscribed) kinds(g group) ([]hungry, error) {
 		}
 		return r.lab.torchPrograms(r.o, g.workload)
 	}
-	t := r.touch(g, r.o.Piece)
+	t := r.touch(g, r.piece(g))
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
 	return []hungry{patterned{t}}, nil
+}
+
+func (r *oversubscribed) piece(g group) memory.Bytes {
+	return r.lab.pieceOf(r.o.Piece, r.o.Task, workloads.LeastPieces(g.workload))
 }
 
 // touch are the settings of a program of ours. A phase is as long as a turn, by what

@@ -285,7 +285,7 @@ func (r *oversubscribed) row(g group, p cell, level int, all []course) rows.Row 
 	m["in_gb_per_s"], m["out_gb_per_s"] = in/span.Seconds()/1e9, out/span.Seconds()/1e9
 	touched := task
 	if !torchWorkload(g.workload) {
-		t := r.touch(g, r.o.Piece)
+		t := r.touch(g, r.piece(g))
 		phases := max(1, p.slice.Seconds()*r.alone[g.workload][0].perS/float64(t.Phase))
 		touched = min(task, phases*float64(t.PhaseBytes()))
 	}

@@ -24,7 +24,7 @@ const pagedPiece = 64 * memory.MiB
 // which faults bring back what is missing. (A real card of that size would send away
 // within the turn as well.)
 func (r *oversubscribed) paging(ctx context.Context, g group) error {
-	piece := min(pagedPiece, r.o.Piece)
+	piece := min(pagedPiece, r.piece(g))
 	t := r.touch(g, piece)
 	if err := t.Validate(); err != nil {
 		return err

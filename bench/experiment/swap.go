@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"xmsched/bench/internal/limit"
@@ -28,7 +29,7 @@ func SwapWays() []string { return []string{WayOurs, WayPrefetch, WayCheckpoint} 
 // and into another at once, beside a third that computes.
 type Swap struct {
 	Sizes []memory.Bytes // that move each way
-	Piece memory.Bytes   // of the programs
+	Piece memory.Bytes   // of the programs; 0: as suits the device
 	Times int            // swaps of each size that are measured, the cold ones not counted
 	Ways  []string
 	Level Level
@@ -41,18 +42,18 @@ func (s Swap) Validate() error {
 		return errors.New("no size, or no way")
 	}
 	for _, b := range s.Sizes {
-		if err := limit.Check("gib", int64(b), int64(s.Piece), int64(memory.TiB)); err != nil {
+		if err := limit.Check("size", int64(b), int64(max(s.Piece, memory.MiB)), int64(memory.TiB)); err != nil {
 			return err
 		}
 	}
 	for _, w := range s.Ways {
 		if !slices.Contains(SwapWays(), w) {
-			return fmt.Errorf("way %q is none of %v", w, SwapWays())
+			return fmt.Errorf("way %q is none of %s", w, strings.Join(SwapWays(), ", "))
 		}
 	}
 	return limit.First(
 		limit.Check("times", s.Times, 1, 1000),
-		limit.Check("piece", int64(s.Piece), int64(memory.MiB), int64(8*memory.GiB)),
+		limit.Check("piece", int64(s.Piece), 0, int64(8*memory.GiB)),
 	)
 }
 
@@ -142,10 +143,11 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	if l.Facts.Simulated {
 		slice = 500 * time.Millisecond
 	}
-	if err := l.managedDaemon(ctx, s.Level, "RR", size+4*memory.PieceBytes, s.Mode); err != nil {
+	if err := l.managedDaemon(ctx, s.Level, "RR", size+max(2*smallEach, size/64), s.Mode); err != nil {
 		return nil, 0, err
 	}
-	t := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / s.Piece * s.Piece), Piece: uint64(s.Piece), Phase: 1, Rounds: 1}
+	piece := l.pieceOf(s.Piece, size, 1)
+	t := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
 	c, err := l.muster(ctx, []hungry{patterned{t}}, 2, func(i int) way {
 		return &Under{Name: fmt.Sprintf("swap-%d", i+1), Level: s.Level, Hints: []string{"--slice", slice.String()}}
 	})
@@ -254,7 +256,8 @@ func (l *Lab) swapByPrefetch(ctx context.Context, s Swap, size memory.Bytes) (ro
 // swapByCheckpoint has the driver checkpoint a program that has the memory, and
 // restore it.
 func (l *Lab) swapByCheckpoint(ctx context.Context, s Swap, size memory.Bytes) (rows.Metrics, error) {
-	t := workloads.Touch{Pattern: workloads.PatternRead, Bytes: uint64(size / s.Piece * s.Piece), Piece: uint64(s.Piece), Phase: 1, Rounds: 1}
+	piece := l.pieceOf(s.Piece, size, 1)
+	t := workloads.Touch{Pattern: workloads.PatternRead, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
 	c, err := l.muster(ctx, []hungry{patterned{t}}, 1, func(int) way { return nil })
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"xmsched/bench/internal/limit"
@@ -20,7 +21,7 @@ type Urgent struct {
 	Budget      memory.Bytes // 0: what the device has
 	Foreground  memory.Bytes // that each request reads
 	Backgrounds []memory.Bytes
-	Piece       memory.Bytes
+	Piece       memory.Bytes  // that a kernel goes over; 0: as suits the device
 	Period      time.Duration // between two requests of a burst
 	Burst       int
 	Pause       time.Duration // between two bursts
@@ -35,7 +36,7 @@ func (u Urgent) Validate() error {
 		return errors.New("no background, or no policy")
 	}
 	for _, b := range append([]memory.Bytes{u.Foreground}, u.Backgrounds...) {
-		if err := limit.Check("memory of a program", int64(b), int64(u.Piece), int64(memory.TiB)); err != nil {
+		if err := limit.Check("memory of a program", int64(b), int64(max(u.Piece, memory.MiB)), int64(memory.TiB)); err != nil {
 			return err
 		}
 	}
@@ -45,7 +46,7 @@ func (u Urgent) Validate() error {
 		}
 	}
 	return limit.First(
-		limit.Check("piece", int64(u.Piece), int64(memory.MiB), int64(8*memory.GiB)),
+		limit.Check("piece", int64(u.Piece), 0, int64(8*memory.GiB)),
 		limit.Check("period", u.Period, time.Millisecond, time.Minute),
 		limit.Check("burst", u.Burst, 1, 10_000),
 		limit.Check("pause", u.Pause, 0, time.Minute),
@@ -80,6 +81,7 @@ func (l *Lab) RunUrgent(ctx context.Context, u Urgent, report func(what string, 
 	if err != nil {
 		return nil, err
 	}
+	u.Piece = l.pieceOf(u.Piece, min(u.Foreground, slices.Min(u.Backgrounds)), 1)
 	defer l.StopDaemon()
 	report("urgent, alone", 0, 1)
 	alone, err := l.urgentAlone(ctx, u)

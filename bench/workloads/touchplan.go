@@ -38,8 +38,8 @@ type touchPlan struct {
 	phase   uint64 // steps of a phase
 }
 
-// leastPieces is how many a pattern needs.
-func leastPieces(pattern string) int {
+// LeastPieces is how many pieces of memory a pattern needs.
+func LeastPieces(pattern string) int {
 	switch pattern {
 	case PatternSparse:
 		return sparseParts
@@ -55,7 +55,7 @@ func (p touchPlan) validate() error {
 	if !slices.Contains(Patterns(), p.pattern) {
 		return fmt.Errorf("pattern %q is none of %v", p.pattern, Patterns())
 	}
-	if least := leastPieces(p.pattern); p.pieces < least {
+	if least := LeastPieces(p.pattern); p.pieces < least {
 		return fmt.Errorf("%d pieces of memory, pattern %s needs %d: make the pieces smaller", p.pieces, p.pattern, least)
 	}
 	return nil

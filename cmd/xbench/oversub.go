@@ -24,7 +24,7 @@ func (s *sizes) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.budget, "budget", "", "what all tasks together may have on the GPU, `SIZE` or auto: what the card has (default 16GiB; simulated 128MiB)")
 	f.StringVar(&s.task, "task", "", "memory of a task, `SIZE` (default 8GiB; simulated 64MiB)")
-	f.StringVar(&s.piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 256MiB; simulated 8MiB)")
+	f.StringVar(&s.piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 256MiB, or what the workload needs; simulated 8MiB)")
 }
 
 // read reads them for a device.
@@ -35,7 +35,7 @@ func (s sizes) read(e *experiment.Oversub, simulated bool) (err error) {
 	if e.Task, err = oneSize("task", s.task, "8GiB", "64MiB", simulated); err != nil {
 		return err
 	}
-	if e.Piece, err = oneSize("piece", s.piece, "256MiB", "8MiB", simulated); err != nil {
+	if e.Piece, err = pieceSize(s.piece); err != nil {
 		return err
 	}
 	if err := e.Validate(); err != nil {

@@ -52,6 +52,14 @@ func budgetSize(given, real, simulated string, isSimulated bool) (memory.Bytes, 
 	return oneSize("budget", given, real, simulated, isSimulated)
 }
 
+// pieceSize is that of what a kernel goes over; nothing is 0: as suits.
+func pieceSize(given string) (memory.Bytes, error) {
+	if given == "" {
+		return 0, nil
+	}
+	return oneSize("piece", given, "", "", false)
+}
+
 // forBoth reads settings for both kinds of device, so that what is wrong with them is
 // said before one is looked for.
 func forBoth(read func(simulated bool) error) error {

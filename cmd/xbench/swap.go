@@ -46,7 +46,7 @@ floor is the time that the link takes by itself, both ways busy, as measured in 
 				if e.Sizes, err = sizes.read(simulated); err != nil {
 					return err
 				}
-				if e.Piece, err = oneSize("piece", piece, "256MiB", "8MiB", simulated); err != nil {
+				if e.Piece, err = pieceSize(piece); err != nil {
 					return err
 				}
 				if err := e.Validate(); err != nil {

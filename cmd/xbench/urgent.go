@@ -46,7 +46,7 @@ Rows are compared with that of --policy swap, if it is among them.`,
 				if e.Backgrounds, err = list.read(simulated); err != nil {
 					return err
 				}
-				if e.Piece, err = oneSize("piece", piece, "512MiB", "8MiB", simulated); err != nil {
+				if e.Piece, err = pieceSize(piece); err != nil {
 					return err
 				}
 				if err := e.Validate(); err != nil {
@@ -75,7 +75,7 @@ Rows are compared with that of --policy swap, if it is among them.`,
 	f.StringVar(&budget, "budget", "", "what all programs together may have on the GPU, `SIZE` or auto (default auto; simulated 128MiB)")
 	f.StringVar(&foreground, "foreground", "", "memory that each request reads, `SIZE` (default 20GiB; simulated 32MiB)")
 	f.StringSliceVar(&backgrounds, "background", nil, "memory of each background, `SIZES` (default 110GiB,30GiB; simulated 64MiB,64MiB)")
-	f.StringVar(&piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 512MiB; simulated 8MiB)")
+	f.StringVar(&piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 256MiB; simulated 8MiB)")
 	f.DurationVar(&e.Period, "period", 50*time.Millisecond, "time between two requests of a burst")
 	f.IntVar(&e.Burst, "burst", 40, "requests of a burst")
 	f.DurationVar(&e.Pause, "pause", 5*time.Second, "time between two bursts")
