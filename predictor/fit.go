@@ -82,16 +82,21 @@ func (f *fitter) trusted(out *fitted) bool {
 	return told > trustBits
 }
 
-// fit finds templates for all pointers of samples that behave alike.
-// Precondition: there is at least one.
-func fit(l *layout, samples []*sample) fitted {
-	f := fitter{layout: l, samples: samples}
-	f.collect()
-	return f.fit()
+// effort is the work that an observation may still cost: about one product tried,
+// or one stretch compared, each. Without any left only the simplest is tried.
+type effort struct{ left int }
+
+// maxEffort takes 50 ms or so.
+const maxEffort = 1 << 20
+
+func (e *effort) spend(n int) bool {
+	e.left -= n
+	return e.left > 0
 }
 
 type fitter struct {
 	layout   *layout
+	effort   *effort
 	samples  []*sample
 	pointers [][]pointer // of each sample, by slot
 	views    map[uint16][]view
@@ -240,7 +245,7 @@ func (f *fitter) slot(views []view) []candidate {
 	classes := f.classesOf(views)
 	far := slices.ContainsFunc(views, func(v view) bool { return len(v.chunks) > 1 || !v.own && len(v.chunks) > 0 })
 	if !far {
-		return stretches(views, classes)
+		return f.stretches(views, classes)
 	}
 	list := f.chunked(views, classes)
 	list = append(list, f.displaced(views, classes)...)
@@ -263,9 +268,9 @@ func (f *fitter) classesOf(views []view) []class {
 }
 
 // stretches are the candidates that touch one stretch from the pointer on.
-func stretches(views []view, classes []class) []candidate {
+func (f *fitter) stretches(views []view, classes []class) []candidate {
 	var list []candidate
-	for _, s := range search(extents(views), classes) {
+	for _, s := range f.search(extents(views), classes) {
 		list = append(list, candidate{template{bytes: s.expr}, s.bits})
 	}
 	return list
@@ -291,12 +296,12 @@ func (f *fitter) displaced(views []view, classes []class) []candidate {
 		}
 	}
 	var list []candidate
-	for _, start := range first(search(starts, classes), 6) {
+	for _, start := range first(f.search(starts, classes), 6) {
 		bounds, ok := f.behind(views, stretch, start.expr)
 		if !ok {
 			continue
 		}
-		for _, s := range first(search(bounds, classes), 4) {
+		for _, s := range first(f.search(bounds, classes), 4) {
 			t := template{start: start.expr, bytes: s.expr}
 			list = append(list, candidate{template: t, bits: start.bits + s.bits + 2})
 		}

@@ -1,22 +1,19 @@
 package predictor
 
-// maxTrials bounds how often the choice of templates is tried on the samples.
-const maxTrials = 400
-
 // join chooses each pointer's template so that together they touch what the
 // samples show, no more and no less. What cannot be explained is laid at the
 // door of the pointer before it, which then has no template.
 func (f *fitter) join(out *fitted) {
-	trials := 0
 	for {
 		miss, at := f.missing(out)
 		if miss == 0 {
 			break
 		}
-		if trials > maxTrials || !f.improve(out, miss, &trials) {
-			if !f.widen(out, at) {
-				break
-			}
+		if f.effort.left > 0 && f.improve(out, miss) {
+			continue
+		}
+		if !f.widen(out, at) {
+			break
 		}
 	}
 	for i := range f.samples {
@@ -50,6 +47,7 @@ func (f *fitter) missing(out *fitted) (sum uint64, at gap) {
 // check compares a sample with what the templates say.
 func (f *fitter) check(out *fitted, i int) (extra, missing uint64) {
 	s := f.samples[i]
+	f.effort.spend(len(f.pointers[i]) + len(s.touched))
 	predicted, ok := f.predicted(out, i)
 	if !ok {
 		return Block, Block
@@ -141,7 +139,7 @@ func (f *fitter) firstGap(out *fitted, i int) uint64 {
 
 // improve tries for each pointer the other candidates, and takes the one that
 // leaves the least unexplained. It returns false if none is better.
-func (f *fitter) improve(out *fitted, miss uint64, trials *int) bool {
+func (f *fitter) improve(out *fitted, miss uint64) bool {
 	best, at, choice := miss, -1, 0
 	for i := range out.slots {
 		s := &out.slots[i]
@@ -150,7 +148,7 @@ func (f *fitter) improve(out *fitted, miss uint64, trials *int) bool {
 			if c == was {
 				continue
 			}
-			if *trials++; *trials > maxTrials {
+			if f.effort.left < 0 {
 				break
 			}
 			s.chosen = c
@@ -167,7 +165,8 @@ func (f *fitter) improve(out *fitted, miss uint64, trials *int) bool {
 	return true
 }
 
-// widen takes the template from the nearest pointer before a gap that has one.
+// widen takes the template from the nearest pointer before a gap that has one; where
+// no effort is left, from all that point into its allocation.
 func (f *fitter) widen(out *fitted, g gap) bool {
 	grain := f.samples[g.sample].grain
 	var nearest, following *pointer
@@ -190,8 +189,13 @@ func (f *fitter) widen(out *fitted, g gap) bool {
 	if nearest == nil {
 		return false
 	}
-	s := out.slot(nearest.slot)
-	s.candidates, s.chosen = nil, 0
+	for _, p := range f.pointers[g.sample] {
+		if p.slot == nearest.slot || f.effort.left < 0 && p.in == nearest.in {
+			if s := out.slot(p.slot); s != nil {
+				s.candidates, s.chosen = nil, 0
+			}
+		}
+	}
 	return true
 }
 

@@ -7,7 +7,7 @@ const (
 	restLaunches = 1 << 12 // after the first contradiction, doubled by each
 	maxDropped   = 6       // as often as this, and it is left alone
 	auditEvery   = 2       // each look is after so many times as many launches
-	audits       = 2       // observations that are kept for that
+	audits       = 3       // observations that are kept for that
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
@@ -36,7 +36,7 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	switch {
 	case !v.whole && len(v.samples) >= 4:
 		return same == 1 // does it do the same again?
-	case len(v.samples) < MaxObservations-audits && v.disputed(l, m.pointers):
+	case v.disputed(l, m.pointers, len(v.samples) >= MaxObservations-audits):
 		return true
 	case same > 0:
 		return same == 1 && v.verified == 0
@@ -57,25 +57,82 @@ func (v *variant) alike(sign uint64) int {
 	return n
 }
 
-// due says whether to look again at a variant that seems to be known: now and
-// then, more and more rarely, and at large launches. What behaves in two ways may
-// have been seen where they are the same, and small launches show little.
+// due says whether to look again at a variant that seems to be known, at a large
+// launch: small ones show little. What behaves in two ways may have been seen where
+// they are the same; so every mode is to be seen twice, and any now and then, more
+// and more rarely.
 func (m *Model) due(v *variant, l *Launch) bool {
-	bytes := uint64(0)
 	touches, _ := v.appendTouches(nil, l, m.pointers, Verified)
-	for _, t := range touches {
-		bytes += t.Bytes * uint64(max(t.Count, 1))
-	}
+	bytes := sum(touches)
 	m.largest = max(m.largest, bytes)
-	if m.launches < m.audit || bytes < m.largest/2 {
+	if bytes < m.largest/2 {
 		return false
 	}
-	m.audit = auditEvery * (m.launches + 1)
+	if v.seen(&m.layout, l, m.pointers, m.largest/4) >= 2 {
+		if m.launches < m.audit {
+			return false
+		}
+		m.audit = auditEvery * (m.launches + 1)
+	}
 	return true
 }
 
-// disputed says whether templates that explain all samples disagree on a launch.
-func (v *variant) disputed(l *Launch, pointers []pointer) bool {
+func sum(touches []Touch) (bytes uint64) {
+	for _, t := range touches {
+		bytes += t.Bytes * uint64(max(t.Count, 1))
+	}
+	return bytes
+}
+
+// Modes are told by values that are small and of few kinds: flags, numbers of
+// dimensions.
+const (
+	largestMode = 16
+	maxModes    = 4
+)
+
+// seen counts the samples of at least so many bytes that are of a launch's mode.
+func (v *variant) seen(layout *layout, l *Launch, pointers []pointer, bytes uint64) int {
+	same := make([]bool, len(v.samples))
+	for i, s := range v.samples {
+		same[i] = total(s.touched) >= bytes
+	}
+	isPointer := func(at uint16) bool {
+		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at })
+	}
+	layout.words(len(l.Params), isPointer, func(w source) {
+		if w.kind != word32 || w.read(l, 0) > largestMode {
+			return
+		}
+		var kinds []uint64
+		for _, s := range v.samples {
+			n := w.read(&s.launch, 0)
+			if n > largestMode {
+				return
+			}
+			if !slices.Contains(kinds, n) {
+				kinds = append(kinds, n)
+			}
+		}
+		if len(kinds) > maxModes {
+			return
+		}
+		for i, s := range v.samples {
+			same[i] = same[i] && w.read(&s.launch, 0) == w.read(l, 0)
+		}
+	})
+	n := 0
+	for _, s := range same {
+		if s {
+			n++
+		}
+	}
+	return n
+}
+
+// disputed says whether templates that explain all samples disagree on a launch;
+// much, if asked: by a quarter and two blocks.
+func (v *variant) disputed(l *Launch, pointers []pointer, much bool) bool {
 	for i := range pointers {
 		p := &pointers[i]
 		at, ok := v.slot(p.slot)
@@ -85,7 +142,7 @@ func (v *variant) disputed(l *Launch, pointers []pointer) bool {
 		t, _ := v.slots[at].in.touch(l, p)
 		for k := range v.slots[at].rivals {
 			r, _ := v.slots[at].rivals[k].touch(l, p)
-			if far(t.Span(), r.Span()) {
+			if far(t.Span(), r.Span(), much) {
 				return true
 			}
 		}
@@ -93,8 +150,12 @@ func (v *variant) disputed(l *Launch, pointers []pointer) bool {
 	return false
 }
 
-// far says whether two stretches can be told apart in blocks.
-func far(a, b Range) bool {
+// far says whether two stretches can be told apart in blocks, or differ much.
+func far(a, b Range, much bool) bool {
+	if much {
+		longer, shorter := max(a.Bytes, b.Bytes), min(a.Bytes, b.Bytes)
+		return longer-shorter >= max(2*Block, longer/4)
+	}
 	return a.Base/Block != b.Base/Block || (a.End()+Block-1)/Block != (b.End()+Block-1)/Block
 }
 
@@ -208,11 +269,11 @@ func (m *Model) learn(s *sample, pointers []pointer, out *Outcome) {
 	}
 	m.keep(s)
 	old := m.root
-	m.root, _ = grow(&m.layout, m.samples, 0)
+	m.root, _ = grow(&m.layout, m.samples, 0, &effort{maxEffort})
 	if out.Dropped && !m.explains(s, pointers) {
 		m.rest()
 		m.samples = []*sample{s}
-		m.root, _ = grow(&m.layout, m.samples, 0)
+		m.root, _ = grow(&m.layout, m.samples, 0, &effort{maxEffort})
 		return
 	}
 	m.carry(old, before, verified)
@@ -238,7 +299,7 @@ func (m *Model) amend(s *sample, pointers []pointer, v *variant, verified uint32
 			next := at.branch(value)
 			if next == nil {
 				if len(at.branches) < maxSamples {
-					leaf, _ := grow(&m.layout, []*sample{s}, maxDepth)
+					leaf, _ := grow(&m.layout, []*sample{s}, maxDepth, &effort{maxEffort})
 					at.branches = append(at.branches, branch{value, leaf})
 				}
 				return
@@ -253,7 +314,7 @@ func (m *Model) amend(s *sample, pointers []pointer, v *variant, verified uint32
 		v.samples = append(v.samples, s)
 		return
 	}
-	leaf, _ := grow(&m.layout, append(v.samples, s), maxDepth)
+	leaf, _ := grow(&m.layout, append(v.samples, s), maxDepth, &effort{maxEffort})
 	*v = *leaf
 }
 
@@ -265,7 +326,7 @@ func (m *Model) rest() {
 
 // agrees says whether a variant's templates, verified or not, predicted a sample.
 func (m *Model) agrees(v *variant, s *sample) bool {
-	f := fitter{layout: &m.layout, samples: []*sample{s}}
+	f := fitter{layout: &m.layout, effort: &effort{maxEffort}, samples: []*sample{s}}
 	f.pointers = append(f.pointers, s.pointers(nil))
 	var out fitted
 	for i := range f.pointers[0] {

@@ -2,6 +2,7 @@ package predictor
 
 import (
 	"cmp"
+	"math/bits"
 	"slices"
 )
 
@@ -35,7 +36,7 @@ func makeNaturals() (byValue, byBits []natural) {
 	for log := 5; log <= 24; log++ {
 		add(1, log, 4+float64(log)/4)
 	}
-	for odd, extra := range map[int]float64{3: 4, 5: 5, 7: 6, 9: 6, 11: 8, 13: 8, 15: 8} {
+	for odd, extra := range map[int]float64{3: 4, 5: 7, 7: 8, 9: 8, 11: 11, 13: 11, 15: 11} {
 		for log := -2; log <= 20; log++ {
 			bits := 1 + extra + float64(max(log-2, 2-log, 0))/2
 			add(odd, log, bits)
@@ -49,14 +50,19 @@ func makeNaturals() (byValue, byBits []natural) {
 	return byValue, byBits
 }
 
-// natural says whether an expression is a natural coefficient times plain values.
+// natural says whether an expression is an element's size, or three of them, times
+// a power of two and plain values.
 func (e *expr) natural() bool {
 	for _, s := range e.factor[:e.n] {
 		if s.change != plain {
 			return false
 		}
 	}
-	return e.n == 0 || e.add == 0 && slices.ContainsFunc(naturals, func(n natural) bool { return n.num == e.num && n.den == e.den })
+	odd := e.num
+	for odd != 0 && odd%2 == 0 {
+		odd /= 2
+	}
+	return e.n == 0 || e.add == 0 && odd <= 3 && bits.OnesCount32(e.den) == 1
 }
 
 // simplest returns the likeliest coefficient from lo to hi, the larger of two that

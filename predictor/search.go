@@ -33,14 +33,14 @@ const (
 // search finds the expressions that keep all bounds, the shortest first. There
 // may be none. Where a constant does and is not known well, the least and
 // the largest that it may be are among them.
-func search(bounds []bound, classes []class) []scored {
-	f := finder{bounds: bounds, classes: classes, name: naming(len(classes))}
+func (t *fitter) search(bounds []bound, classes []class) []scored {
+	f := finder{bounds: bounds, classes: classes, name: naming(len(classes)), effort: t.effort}
 	f.fixed()
 	f.products()
-	if len(bounds) >= 3 {
+	if len(bounds) >= 3 && f.effort.left > 0 {
 		f.changed()
 	}
-	if !f.convincing() {
+	if !f.convincing() && f.effort.left > 0 {
 		f.added()
 	}
 	f.pin()
@@ -56,7 +56,7 @@ type finder struct {
 	classes []class
 	name    float64
 	found   []scored // by bits
-	product []uint64
+	effort  *effort
 	// constLo and constHi are what is left for a constant; none if lo > hi.
 	constLo, constHi uint64
 	constBits        float64
@@ -183,7 +183,7 @@ func (f *finder) products() {
 		a := &f.classes[i]
 		times(one, ones, a.values)
 		f.try(one, a)
-		if i >= maxPairs {
+		if i >= maxPairs || !f.effort.spend(len(f.classes)-i) {
 			continue
 		}
 		for j := i; j < min(len(f.classes), maxPairs); j++ {
@@ -192,7 +192,7 @@ func (f *finder) products() {
 				continue
 			}
 			f.try(two, a, b)
-			if j >= maxTriples {
+			if j >= maxTriples || !f.effort.spend(maxTriples-j) {
 				continue
 			}
 			for k := j; k < min(len(f.classes), maxTriples); k++ {
@@ -306,6 +306,7 @@ func (f *finder) changed() {
 	two := make([]uint64, len(f.bounds))
 	few := f.classes[:min(len(f.classes), maxTriples)]
 	for i := range few {
+		f.effort.spend(int(changeEnd) * len(few))
 		for c := plain + 1; c < changeEnd; c++ {
 			a := few[i]
 			a.source.change, a.bits = c, a.bits+changeBits

@@ -14,8 +14,8 @@ func (f *finderOfChunks) candidates() []candidate {
 	}
 	narrow := narrowTo(f.classes, f.views, f.clear)
 	var list []candidate
-	for _, count := range first(search(counts, narrow), 3) {
-		for _, stride := range first(search(strides, narrow), 6) {
+	for _, count := range first(f.search(counts, narrow), 3) {
+		for _, stride := range first(f.search(strides, narrow), 6) {
 			list = append(list, f.chunks(stride, count)...)
 		}
 	}
@@ -107,7 +107,7 @@ func (f *finderOfChunks) chunks(stride, count scored) []candidate {
 		}
 	}
 	var list []candidate
-	for _, bytes := range first(search(bounds, f.classes), 4) {
+	for _, bytes := range first(f.search(bounds, f.classes), 4) {
 		t := template{bytes: bytes.expr, stride: stride.expr, count: count.expr}
 		list = append(list, candidate{template: t, bits: bytes.bits + stride.bits + count.bits})
 	}

@@ -99,11 +99,11 @@ func (v *variant) leaves(yield func(*variant)) {
 
 // grow fits a variant to samples, and splits it where one set of templates does
 // not explain them all.
-func grow(l *layout, samples []*sample, depth int) (*variant, fitted) {
-	f := fitter{layout: l, samples: samples}
+func grow(l *layout, samples []*sample, depth int, e *effort) (*variant, fitted) {
+	f := fitter{layout: l, effort: e, samples: samples}
 	f.collect()
 	all := f.fit()
-	if all.plain() || len(samples) < 3 || depth == maxDepth {
+	if all.plain() || len(samples) < 3 || depth == maxDepth || e.left < 0 {
 		return f.leaf(&all), all
 	}
 	best, bits := f.split(depth, all.bits)
@@ -127,13 +127,12 @@ type partition struct {
 // together must be said in fewer bits.
 func (f *fitter) split(depth int, bits float64) (*variant, float64) {
 	partitions := f.partitions()
-	cost := math.Log2(float64(len(partitions)+1)) + 2
 	var best *variant
-	for _, p := range partitions {
+	for i, p := range partitions {
 		v := &variant{by: p.by}
-		sum := cost
+		sum := 1 + math.Log2(float64(i+2))
 		for i, part := range p.parts {
-			child, fit := grow(f.layout, part, maxDepth)
+			child, fit := grow(f.layout, part, maxDepth, f.effort)
 			sum += fit.bits + 2 - v.repeats(child, &fit)
 			v.branches = append(v.branches, branch{p.values[i], child})
 			if sum >= bits {
@@ -178,14 +177,15 @@ func (v *variant) slot(at uint16) (int, bool) {
 func (f *fitter) deepen(v *variant, depth int) *variant {
 	for i := range v.branches {
 		if to := v.branches[i].to; !to.whole {
-			v.branches[i].to, _ = grow(f.layout, to.samples, depth+1)
+			v.branches[i].to, _ = grow(f.layout, to.samples, depth+1, f.effort)
 		}
 	}
 	return v
 }
 
 // partitions are the ways in which values of few kinds tell the samples apart,
-// those with the fewest parts first; a way that several values share is there once.
+// those with the fewest parts first, and of them those by the smallest values:
+// flags are small. A way that several values share is there once.
 func (f *fitter) partitions() []partition {
 	var list []partition
 	seen := make(map[uint64]bool)
@@ -207,7 +207,9 @@ func (f *fitter) partitions() []partition {
 	for _, d := range dims {
 		try(d)
 	}
-	slices.SortStableFunc(list, func(a, b partition) int { return cmp.Compare(len(a.parts), len(b.parts)) })
+	slices.SortStableFunc(list, func(a, b partition) int {
+		return cmp.Or(cmp.Compare(len(a.parts), len(b.parts)), cmp.Compare(a.values[len(a.values)-1], b.values[len(b.values)-1]))
+	})
 	return list[:min(len(list), maxSplits)]
 }
 
@@ -257,7 +259,7 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 	sum := 0.0
 	for i := range v.branches {
 		group := groups[v.branches[i].value]
-		child, fit := grow(f.layout, group, maxDepth)
+		child, fit := grow(f.layout, group, maxDepth, f.effort)
 		v.branches[i].to = child
 		shown = shown || len(group) > 1 && child.whole
 		if len(group) > 1 && !child.whole {

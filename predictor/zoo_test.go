@@ -25,8 +25,8 @@ func offsets(w *world, r *rand.Rand) made {
 		a = w.tensor(4 * n)
 		touched = append(touched, read(a, 4*n))
 		p.u32(1).u32(n, r.Uint64N(1<<32), 20, 1, 1, 0).u32(4, 4, 0, 0)
-	} else { // rows of a wider matrix
-		pitch := inner + 64*between(r, 1, 8)
+	} else { // a slice of a wider tensor, as of a joint projection
+		pitch := inner * between(r, 2, 4)
 		a = w.tensor(4 * pitch * outer)
 		touched = append(touched, rows(a, 4*inner, 4*pitch, outer, Read))
 		p.u32(2).u32(inner, r.Uint64N(1<<32), 11, outer, r.Uint64N(1<<32), 9).u32(4, 4, 4*inner, 4*pitch)
