@@ -38,7 +38,7 @@ func command() *cobra.Command {
 	}
 	root.PersistentFlags().StringVar(&o.dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
 	root.PersistentFlags().BoolVar(&o.json, "json", false, "print JSON, one object a line")
-	root.AddCommand(listCommand(&o), topCommand(&o), policyCommand(&o), hintCommand(&o), configCommand(&o), statusCommand(&o), reportCommand(&o), traceCommand(&o), tokenCommand(&o), doctorCommand(&o), deviceCommand(&o), memoryCommand(&o), observeCommand(&o), workerCommand())
+	root.AddCommand(listCommand(&o), topCommand(&o), policyCommand(&o), hintCommand(&o), configCommand(&o), statusCommand(&o), reportCommand(&o), traceCommand(&o), tokenCommand(&o), doctorCommand(&o), deviceCommand(&o), memoryCommand(&o), templatesCommand(&o), observeCommand(&o), workerCommand())
 	return root
 }
 
