@@ -1,6 +1,7 @@
 /* Launches kernels whose accesses are known, on memory that it asks for as the device's, and
  * checks every word. learner PTX LAUNCHES: so many of each. Prints "right" and how long a
  * launch with its synchronisation takes in the end, in us. */
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ int cuStreamEndCapture(void *, void **);
 int cuMemAlloc_v2(dptr *, size_t);
 int cuMemFree_v2(dptr);
 int cuMemGetInfo_v2(size_t *, size_t *);
+int cuMemGetAddressRange_v2(dptr *, size_t *, dptr);
+int cuPointerGetAttribute(void *, int, dptr);
 int cuMemcpyDtoH_v2(void *, dptr, size_t);
 int cuLaunchKernel(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **);
 
@@ -85,10 +88,24 @@ static void refused(void *fill, dptr a)
 	CHECK(cuStreamEndCapture(stream, &graph));
 }
 
+/* It is the device's memory, for all that a program can ask. */
+static void attributes(dptr p, size_t n)
+{
+	unsigned type = 0;
+	bool managed = true;
+	size_t bytes;
+	dptr base;
+
+	CHECK(cuPointerGetAttribute(&type, 2, p + 5));
+	CHECK(cuPointerGetAttribute(&managed, 8, p));
+	CHECK(cuMemGetAddressRange_v2(&base, &bytes, p + 100));
+	want(type == 2 && !managed && base == p && bytes == n, 1, "what the pointer is");
+}
+
 int main(int argc, char **argv)
 {
 	unsigned launches = argc > 2 ? (unsigned)atoi(argv[2]) : 20;
-	size_t free_bytes, total;
+	size_t free_bytes, total, before;
 	uint64_t last = 0;
 	void *context;
 	dptr a, b, c, small, rest;
@@ -98,11 +115,14 @@ int main(int argc, char **argv)
 	CHECK(cuCtxSetCurrent(context));
 	CHECK(cuModuleLoad(&module, argv[1]));
 	CHECK(cuStreamCreate(&stream, 1));
+	CHECK(cuMemGetInfo_v2(&before, &total));
 	CHECK(cuMemAlloc_v2(&a, 24 * MIB));
 	CHECK(cuMemAlloc_v2(&b, 16 * MIB + 4096));
 	CHECK(cuMemAlloc_v2(&c, 3 * MIB));
 	CHECK(cuMemAlloc_v2(&small, 4096));
 	CHECK(cuMemGetInfo_v2(&free_bytes, &total));
+	attributes(a, 24 * MIB);
+	want(before - free_bytes >= 43 * MIB, 1, "memory taken is memory gone");
 	CHECK(cuMemAlloc_v2(&rest, total / 2)); /* more than may be managed */
 	void *fill = kernel("xm_fill"), *increment = kernel("xm_increment"), *add = kernel("xm_vector_add"), *copy = kernel("xm_copy");
 	refused(fill, a);

@@ -47,6 +47,9 @@ XM_INTERNAL void xm_sample_quiet(void);
 
 /* An allocation as managed memory; false: it is to be made as ever. */
 XM_INTERNAL bool xm_sample_alloc(struct xm_mem *m, CUcontext context, CUdeviceptr *at, size_t bytes);
+/* The one that holds the address, which is the device's memory for all that the program knows. */
+struct xm_truth_range;
+XM_INTERNAL bool xm_sample_range(CUdeviceptr address, struct xm_truth_range *range);
 /* Before it is freed. */
 XM_INTERNAL void xm_sample_freed(CUdeviceptr at);
 XM_INTERNAL void xm_sample_context_ended(CUcontext context);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mem_count.h"
+#include "mem_truth.h"
 #include "resolve.h"
 #include "sample.h"
 #include "state.h"
@@ -13,6 +14,8 @@
 #define SMALL ((size_t)1 << 20) /* below, an allocation shares its block with others: nothing is to be learnt of it */
 #define DEVICES 64
 #define ATTACH_GLOBAL 1u
+#define PER_THREAD ((CUstream)2) /* waits for nobody's work but this thread's */
+#define FIRST_ID ((uint64_t)1 << 62) /* of buffers: far from the driver's */
 
 /* By address. Grows and never shrinks. */
 static struct range {
@@ -20,11 +23,12 @@ static struct range {
 	size_t bytes;
 	CUdevice device;
 	CUcontext context;
+	uint64_t id;
 } *ranges;
 static size_t count, room;
 static uint64_t managed[DEVICES];       /* bytes of each device's */
 static uint64_t bound[DEVICES];         /* half of what was free there when the first was made; 0: none was */
-static uint64_t sum, most, plain;
+static uint64_t sum, most, plain, last_id = FIRST_ID;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* protects all of these; held over no driver call */
 
 /* Bytes that are promised to allocations under way are counted before the driver is asked,
@@ -98,6 +102,7 @@ static void keep(const struct range *r)
 		i = place(r->at);
 		memmove(&ranges[i + 1], &ranges[i], (count - i) * sizeof *ranges);
 		ranges[i] = *r;
+		ranges[i].id = ++last_id;
 		count++;
 	}
 	pthread_mutex_unlock(&lock);
@@ -110,24 +115,37 @@ static void unpromise(CUdevice device, size_t bytes)
 	pthread_mutex_unlock(&lock);
 }
 
+/* Its pages are taken on the device at once, as those of its own memory are: else more could be allocated than
+ * there is, and the rest would find out when it is touched. */
+static bool populate(const struct range *r)
+{
+	xm_pfn_cuMemPrefetchAsync prefetch = (xm_pfn_cuMemPrefetchAsync)xm_driver_symbol("cuMemPrefetchAsync");
+	xm_pfn_cuStreamSynchronize wait = (xm_pfn_cuStreamSynchronize)xm_driver_symbol("cuStreamSynchronize");
+
+	return prefetch && wait && !prefetch(r->at, r->bytes, r->device, PER_THREAD) && !wait(PER_THREAD);
+}
+
 static bool make(struct range *r)
 {
 	xm_pfn_cuMemAllocManaged alloc = (xm_pfn_cuMemAllocManaged)xm_driver_symbol("cuMemAllocManaged");
 	xm_pfn_cuMemGetInfo_v2 info = (xm_pfn_cuMemGetInfo_v2)xm_driver_symbol("cuMemGetInfo_v2");
 	size_t free_now, total;
 
-	if (!alloc || !info || !xm_real.cuCtxGetDevice || !xm_real.cuCtxGetCurrent)
+	if (!alloc || !info || !xm_real.cuCtxGetDevice || !xm_real.cuCtxGetCurrent || !xm_real.cuMemFree_v2)
 		return false;
 	if (xm_real.cuCtxGetDevice(&r->device) || (unsigned)r->device >= DEVICES || xm_real.cuCtxGetCurrent(&r->context))
 		return false;
 	if (info(&free_now, &total) || !promise(r->device, r->bytes, free_now))
 		return false;
-	if (alloc(&r->at, r->bytes, ATTACH_GLOBAL)) {
-		unpromise(r->device, r->bytes);
-		return false;
+	if (!alloc(&r->at, r->bytes, ATTACH_GLOBAL)) {
+		if (populate(r)) {
+			keep(r);
+			return true;
+		}
+		(void)xm_real.cuMemFree_v2(r->at);
 	}
-	keep(r);
-	return true;
+	unpromise(r->device, r->bytes);
+	return false;
 }
 
 bool xm_sample_alloc(struct xm_mem *m, CUcontext context, CUdeviceptr *at, size_t bytes)
@@ -147,6 +165,26 @@ bool xm_sample_alloc(struct xm_mem *m, CUcontext context, CUdeviceptr *at, size_
 		xm_count_made(m, context, XM_COUNT_UNIFIED, r.at, bytes);
 	*at = r.at;
 	return true;
+}
+
+bool xm_sample_range(CUdeviceptr address, struct xm_truth_range *range)
+{
+	struct xm_thread *me = xm_enter();
+	bool yes;
+	size_t i;
+
+	if (!me)
+		return false;
+	pthread_mutex_lock(&lock);
+	i = place(address + 1);
+	yes = i > 0 && address - ranges[i - 1].at < ranges[i - 1].bytes;
+	if (yes) {
+		const struct range *r = &ranges[i - 1];
+		*range = (struct xm_truth_range){.at = r->at, .bytes = r->bytes, .context = r->context, .device = r->device, .id = r->id};
+	}
+	pthread_mutex_unlock(&lock);
+	xm_leave(me);
+	return yes;
 }
 
 static void forget(size_t i)
