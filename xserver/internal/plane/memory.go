@@ -70,13 +70,17 @@ type sectionMemory struct {
 	view  board.MemoryView
 
 	target memory.Target
+	fixed  memory.Bytes // that cannot be moved, as last decided on
+	floor  memory.Bytes // of its managed memory, what stays as the host has no room for it
 	aim    memory.Bytes // managed memory that it may have on the device
 	number uint32       // the planner's of the target
 	exact  bool         // the aim is what the planner said
 	frozen bool         // the aim is what it had when nothing was known of others
-	going  memory.Bytes // that it is to give the host
 	host   hostShare
-	stop   stopping
+
+	// What its target sends to the host, there or not there room for it.
+	wantsOut memory.Bytes
+	stop     stopping
 
 	// What it may still turn out to have though its target was lowered; see surprises.
 	peak    memory.Bytes

@@ -3,6 +3,7 @@ package plane
 import (
 	"time"
 
+	"xmsched/compute"
 	"xmsched/memory"
 )
 
@@ -48,6 +49,24 @@ type hostShare struct {
 	part   memory.Bytes  // that it may have; 0: no word yet
 	before memory.Bytes  // that it may have made use of before it hears of a lower one
 	at     time.Duration // when that was lowered
+	used   recently
+}
+
+// recently is the most of something in the last hostRecent to two times that.
+type recently struct {
+	now, past memory.Bytes
+	since     time.Duration
+}
+
+// hostRecent is longer than any turn, so that what tasks use in turn stays theirs.
+const hostRecent = compute.MaxQuantum
+
+func (r *recently) see(b memory.Bytes, now time.Duration) memory.Bytes {
+	if now-r.since >= hostRecent {
+		r.past, r.now, r.since = r.now, 0, now
+	}
+	r.now = max(r.now, b)
+	return max(r.now, r.past)
 }
 
 // SetHost tells how much of the host moved memory may take in all, and what bounds
@@ -112,11 +131,24 @@ func (h *hostRoom) look(p *Plane, d *device) (room memory.Bytes) {
 }
 
 // takes is how much a section may still send to the host, of a room that is left.
-func (s *section) takes(room memory.Bytes) memory.Bytes {
+func (h *hostRoom) takes(s *section, room memory.Bytes) memory.Bytes {
+	if part := s.mem.host.part; part > 0 {
+		room = min(room, part-h.holds(s))
+	}
 	if part := s.process.host; part.bounded {
 		room = min(room, part.most-s.others()-min(memory.Bytes(s.mem.view.Host), part.most))
 	}
 	return max(0, room)
+}
+
+// hostFloor is how much of a section's memory stays on the device, as its part of the
+// host does not hold it.
+func (s *section) hostFloor() memory.Bytes {
+	v, part := &s.mem.view, s.mem.host.part
+	if part == 0 {
+		return 0
+	}
+	return max(0, min(memory.Bytes(v.Allocated)-part, memory.Bytes(v.Resident))).Down()
 }
 
 // others is what the process's other sections have of what its cgroup leaves it.
@@ -146,7 +178,7 @@ func (p *Plane) shareHost() {
 				}
 				if d.mem.planner != nil && (h.known || s.process.host.bounded) {
 					h.list = append(h.list, s)
-					h.claims = append(h.claims, h.claim(s))
+					h.claims = append(h.claims, h.claim(s, p.now))
 				}
 			}
 		}
@@ -160,14 +192,13 @@ func (p *Plane) shareHost() {
 }
 
 // claim is what a section has of the host and wants of it.
-func (h *hostRoom) claim(s *section) hostClaim {
-	// An allocation that asks for room goes to the host if it has none soon.
-	c := hostClaim{firm: h.holds(s), has: h.believed(s), going: s.mem.going + memory.Bytes(s.mem.view.Asked)}
+func (h *hostRoom) claim(s *section, now time.Duration) hostClaim {
+	c := hostClaim{firm: h.holds(s), has: h.believed(s), asked: memory.Bytes(s.mem.view.Asked), going: s.mem.wantsOut}
+	c.used = s.mem.host.used.see(c.firm, now)
 	c.most = memory.Bytes(s.mem.view.Allocated) + memory.Bytes(s.mem.view.Asked) + hostGrain // and what it allocates next
 	if part := s.process.host; part.bounded {
 		c.most = min(c.most, max(0, part.most-s.others()))
 	}
-	c.going = min(c.going, max(0, c.most-c.firm))
 	return c
 }
 
@@ -201,6 +232,7 @@ func (p *Plane) grantHost(limit memory.Bytes) {
 				left -= max(0, give-have)
 				m.part = max(give, 1)
 				p.mem.changed = append(p.mem.changed, s.seat)
+				p.consider(s.seat.device) // more may leave it now
 			}
 		}
 		if m.part < h.parts[i] && (h.next == 0 || h.next > p.now+hostLook) && h.wants(i, m.part) {
@@ -216,7 +248,7 @@ const hostLook = 5 * time.Millisecond
 // wants says whether a part is so far from what it is to be that its client is told.
 func (h *hostRoom) wants(i int, part memory.Bytes) bool {
 	c := &h.claims[i]
-	return h.parts[i]-part >= hostGrain || part < min(c.firm+c.going+hostGrain/4, h.parts[i])
+	return h.parts[i]-part >= hostGrain || part < min(c.firm+c.asked+c.going+hostGrain/4, h.parts[i])
 }
 
 // committedHost is how much of the limit a section keeps from others: its part, or what

@@ -99,12 +99,13 @@ func (m *sectionMemory) surprises(now time.Duration) bool {
 func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 	m, st := s.mem, s.seat
 	pinned := memory.Bytes(m.view.Pinned) + own
+	m.fixed, m.floor = pinned, s.hostFloor()
 	c := memory.Claim{
 		Task: m.key, Rank: rank, Seen: m.number - 1,
 		Footprint: memory.Bytes(m.view.Allocated) + pinned,
 		Resident:  memory.Bytes(m.view.Resident) + pinned,
 		Loading:   memory.Bytes(m.view.Loading),
-		Pinned:    pinned,
+		Pinned:    pinned + m.floor,
 		Asked:     memory.Bytes(m.view.Asked),
 		Slice:     st.task.hints.Quantum,
 		Exchange:  memory.Bytes(m.view.Exchange),
@@ -135,9 +136,9 @@ func (d *device) need(st *seat) (n memory.Bytes) {
 		switch {
 		case !v.State.Movable():
 		case foretold && v.Working > 0:
-			n += memory.Bytes(v.Working + v.Asked)
+			n += max(0, memory.Bytes(v.Working+v.Asked)-s.mem.floor)
 		default:
-			n += memory.Bytes(v.Allocated + v.Asked)
+			n += max(0, memory.Bytes(v.Allocated+v.Asked)-s.mem.floor)
 		}
 	}
 	return n
@@ -234,18 +235,21 @@ func (p *Plane) assign(d *device) {
 			continue
 		}
 		s.mem.target, s.mem.number = t, t.Want
-		s.mem.aim = max(0, t.Bytes-m.claims[i].Pinned)
-		s.mem.exact, s.mem.frozen, s.mem.going = true, false, 0
-		out := min(memory.Bytes(s.mem.view.Resident), m.planner.Config().Budget) - s.mem.aim
-		if out <= 0 || !p.mem.host.known && !s.process.host.bounded {
+		s.mem.aim = max(0, t.Bytes-s.mem.fixed)
+		s.mem.exact, s.mem.frozen = true, false
+		out := max(0, min(memory.Bytes(s.mem.view.Resident), m.planner.Config().Budget)-s.mem.aim)
+		if s.mem.wantsOut = out; s.mem.aim <= s.mem.floor {
+			s.mem.wantsOut += s.mem.floor // more might go if there were room for it
+		}
+		if s.mem.wantsOut == 0 || !p.mem.host.known && !s.process.host.bounded {
 			continue
 		}
-		if allowed := min(out, s.takes(room).Down()); allowed < out {
+		if allowed := min(out, p.mem.host.takes(s, room).Down()); allowed < out {
 			s.mem.aim += out - allowed
-			s.mem.exact, m.evicting = false, true
+			s.mem.exact = false
 			out = allowed
 		}
-		s.mem.going = out
+		m.evicting = m.evicting || out < s.mem.wantsOut
 		room -= out
 	}
 	m.stops = 0

@@ -34,7 +34,7 @@ type tenant struct {
 	away                        memory.Bytes // of what is on the host, mapped to nothing
 	in, out                     uint64
 	asked                       memory.Bytes
-	slots                       memory.Bytes // host memory that it has made
+	slots, had, made            memory.Bytes // host memory that there is, was at the last look, and was made in all
 
 	// Of a program that touches a part of its memory in a turn, and another later.
 	touches memory.Bytes // 0: all of it
@@ -144,6 +144,8 @@ func (c *tenant) keepSlots() {
 
 func (c *tenant) tell() {
 	c.slots = max(c.slots, c.allocated-c.resident)
+	c.made += max(0, c.slots-c.had)
+	c.had = c.slots
 	word, _ := c.device.Memory()
 	state := board.MemoryActive
 	if c.away > 0 {
