@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"time"
@@ -17,6 +18,7 @@ import (
 	"xmsched/cmd/internal/cli"
 	"xmsched/cmd/xcli/internal/observe"
 	"xmsched/nvx/bpf"
+	"xmsched/nvx/sheet"
 	"xmsched/xserver/client"
 )
 
@@ -25,6 +27,7 @@ type observeOptions struct {
 	*options
 	all     bool
 	seconds float64
+	limit   float64 // percent
 }
 
 // How long may be observed.
@@ -61,6 +64,8 @@ programs of others). A call that is looked at takes some microseconds longer.`,
 	}
 	c.Flags().BoolVar(&ob.all, "all", false, "all programs that use the driver, also those that start meanwhile")
 	c.Flags().Float64Var(&ob.seconds, "seconds", 10, "how long, in `seconds`")
+	c.Flags().Float64Var(&ob.limit, "limit", 10, "let observing cost the programs at most this `percent` of the time: above it, launches and copies are looked at only now and then; 0: whatever it costs")
+	cli.Allow(c, "limit", "0 to 100")
 	cli.Allow(c, "seconds", fmt.Sprintf("%g to %d", leastSeconds, mostSeconds))
 	return c
 }
@@ -69,6 +74,9 @@ programs of others). A call that is looked at takes some microseconds longer.`,
 func (o *observeOptions) subject(args []string) (int, error) {
 	if !(o.seconds >= leastSeconds && o.seconds <= mostSeconds) {
 		return 0, cli.Usagef("--seconds %g: allowed are %g to %d", o.seconds, leastSeconds, mostSeconds)
+	}
+	if !(o.limit >= 0 && o.limit <= 100) {
+		return 0, cli.Usagef("--limit %g: allowed are 0 to 100 percent", o.limit)
 	}
 	switch {
 	case o.all && len(args) > 0:
@@ -86,7 +94,7 @@ func (o *observeOptions) subject(args []string) (int, error) {
 }
 
 func (o *observeOptions) run(ctx context.Context, out, progress io.Writer, pid int) error {
-	observer, err := bpf.Open(bpf.Options{PID: pid})
+	observer, err := bpf.Open(bpf.Options{PID: pid, LimitPercent: o.limit})
 	var denied *bpf.PermissionError
 	switch {
 	case errors.As(err, &denied):
@@ -96,17 +104,16 @@ func (o *observeOptions) run(ctx context.Context, out, progress io.Writer, pid i
 	case err != nil:
 		return err
 	}
-	command := commandLine(pid)
 	err = watch(ctx, observer, pid, time.Duration(o.seconds*float64(time.Second)))
 	if err == nil {
-		err = o.report(out, progress, observer, pid, command)
+		err = o.report(out, progress, observer)
 	}
 	return errors.Join(err, observer.Close())
 }
 
-// lookEvery is how often new programs are looked for, and whether the observed
-// one still lives.
-const lookEvery = 250 * time.Millisecond
+// lookEvery is how often new programs are looked for, the cost is held against its
+// limit, and whether the observed process still lives.
+const lookEvery = 100 * time.Millisecond
 
 // watch lets time pass.
 func watch(ctx context.Context, observer *bpf.Observer, pid int, d time.Duration) error {
@@ -123,15 +130,13 @@ func watch(ctx context.Context, observer *bpf.Observer, pid int, d time.Duration
 		if pid != 0 && syscall.Kill(pid, 0) == syscall.ESRCH {
 			return nil
 		}
-		if pid == 0 {
-			if err := observer.Look(); err != nil {
-				return err
-			}
+		if err := observer.Look(); err != nil {
+			return err
 		}
 	}
 }
 
-func (o *observeOptions) report(out, progress io.Writer, observer *bpf.Observer, pid int, command []string) error {
+func (o *observeOptions) report(out, progress io.Writer, observer *bpf.Observer) error {
 	s, err := observer.Snapshot()
 	if err != nil {
 		return err
@@ -141,52 +146,39 @@ func (o *observeOptions) report(out, progress io.Writer, observer *bpf.Observer,
 			return err
 		}
 	}
-	subjects := o.subjects(s, pid, command)
-	if len(subjects) == 0 && !o.json {
+	if len(s.Processes) == 0 && !o.json {
 		_, err := fmt.Fprintf(out, "no program used the CUDA driver in %v\n", s.Took.Round(100*time.Millisecond))
 		return err
 	}
-	write := observe.Text
+	write, between := observe.Text, "\n\n"
 	if o.json {
-		write = observe.JSON
+		write, between = observe.JSON, ""
 	}
-	for i := range subjects {
-		if i > 0 && !o.json {
-			if _, err := fmt.Fprint(out, "\n\n"); err != nil {
+	memory := deviceBytes()
+	for i, f := range s.Processes {
+		if i > 0 {
+			if _, err := io.WriteString(out, between); err != nil {
 				return err
 			}
 		}
-		if err := write(out, &subjects[i]); err != nil {
+		if err := write(out, &observe.Subject{Figures: f, Took: s.Took, DeviceBytes: memory}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// subjects are the processes to report, also those that have made no call.
-func (o *observeOptions) subjects(s *bpf.Snapshot, pid int, command []string) []observe.Subject {
-	figures := s.Processes
-	for _, silent := range s.Silent {
-		figures = append(figures, bpf.Figures{PID: silent, Name: processName(silent), Before: s.Took})
-	}
-	memory := deviceBytes()
-	var subjects []observe.Subject
-	for _, f := range figures {
-		one := observe.Subject{Figures: f, Took: s.Took, DeviceBytes: memory, Devices: devicesOpen(f.PID), Command: command}
-		if f.PID != pid {
-			one.Command = commandLine(f.PID)
-		}
-		subjects = append(subjects, one)
-	}
-	return subjects
-}
-
-// deviceBytes is the memory of this machine's GPU, when a sheet says so and there
-// is one sheet (xcli device makes them); else 0.
+// deviceBytes is the memory of this machine's GPU, when there is one sheet of a
+// real one (xcli device makes them); else 0.
 func deviceBytes() uint64 {
 	dir, err := client.StateDir()
 	if err != nil {
 		return 0
 	}
-	return onlyDevice(dir)
+	sheets, err := sheet.List(dir)
+	sheets = slices.DeleteFunc(sheets, func(s *sheet.Sheet) bool { return s.Simulated })
+	if err != nil || len(sheets) != 1 {
+		return 0
+	}
+	return sheets[0].Device.MemoryBytes
 }

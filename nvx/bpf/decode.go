@@ -31,9 +31,10 @@ func decodeProcess(b []byte) (observeProcess, error) {
 	return p, nil
 }
 
-// span is a number of nanoseconds; what cannot be one is none.
+// span is a number of nanoseconds; what cannot be one, more than two years, is
+// none. So the sum of a histogram is a time as well.
 func span(ns uint64) time.Duration {
-	if ns > 1<<62 {
+	if ns > 1<<56 {
 		return 0
 	}
 	return time.Duration(ns)
@@ -50,13 +51,13 @@ func since(from, to uint64) time.Duration {
 // figures are the processes', by number. One that is seen at the probe sites of the
 // preload library is also seen below it, when others have hooks in the same
 // driver: that is not counted again.
-func (r *reading) figures(rows []row, cost Cost, began, now uint64) []Figures {
+func (r *reading) figures(rows []row, cost Cost, looking *windows, now uint64) []Figures {
 	var all []Figures
 	for key, p := range r.processes {
 		if _, twice := r.processes[observeProcessKey{Pid: key.Pid, Ours: 1}]; twice && key.Ours == 0 {
 			continue
 		}
-		f := figuresOf(p, r.waiting[key], began, now)
+		f := figuresOf(p, r.waiting[key], looking, now)
 		f.PID, f.Ours = int(key.Pid), key.Ours != 0
 		r.calls(&f, key, rows)
 		r.costs(&f, key, rows, cost)
@@ -67,34 +68,38 @@ func (r *reading) figures(rows []row, cost Cost, began, now uint64) []Figures {
 }
 
 // figuresOf is one process's part that its own record tells.
-func figuresOf(p observeProcess, waiting, began, now uint64) Figures {
+func figuresOf(p observeProcess, waiting uint64, looking *windows, now uint64) Figures {
 	end := now
 	if p.Ended != 0 && p.Ended < now {
 		end = p.Ended
 	}
 	f := Figures{
 		Name:     name(p.Comm[:]),
-		Before:   since(began, p.Started),
+		Before:   since(looking.first(), p.Started),
 		Seen:     since(p.Started, end),
+		Looked:   looking.within(p.Started, end),
 		Left:     p.Ended != 0,
 		Commands: p.Commands,
-		Work:     workOf(p, waiting, end),
+		Work:     workOf(p, waiting, looking.last(p.Window, end)),
 		Memory: Memory{
 			Now: int64(p.Bytes), High: p.High, Allocations: p.Allocations, Frees: p.Frees, UnknownFrees: p.UnknownFrees,
 			Refused: p.Refused, LargestRefused: p.RefusedBytes, Untracked: p.Untracked,
 		},
 		Gate: Held{Waits: p.GateWaits, Time: span(p.GateNs), Longest: span(p.GateLongestNs)},
 	}
-	f.Work.Unknown = max(0, f.Seen-f.Work.Busy-f.Work.Idle)
+	f.Work.Unknown = max(0, f.Looked-f.Work.Busy-f.Work.Idle)
 	return f
 }
 
+// workOf is its work until end: now, its own end, or the end of the window in
+// which it was seen last.
 func workOf(p observeProcess, waiting, end uint64) Work {
 	w := Work{
 		Blocks: spans(p.Busy.Number, p.Busy.Ns), Gaps: spans(p.Idle.Number, p.Idle.Ns),
 		Waited: span(p.WaitedNs), Waits: p.Waits,
 		Longest: span(p.LongestNs), InLongest: p.LongestCommands,
 		Singles: p.Singles, Single: span(p.SingleNs), Command: span(p.CommandNs),
+		CutBusy: span(p.CutBusyNs), CutIdle: span(p.CutIdleNs),
 		LostStreams: p.LostStreams,
 	}
 	if p.Since != 0 {
@@ -108,7 +113,7 @@ func workOf(p observeProcess, waiting, end uint64) Work {
 	} else if p.IdleSince != 0 {
 		w.Gaps.add(since(p.IdleSince, end))
 	}
-	w.Busy, w.Idle = w.Blocks.Sum(), w.Gaps.Sum()
+	w.Busy, w.Idle = w.CutBusy+w.Blocks.Sum(), w.CutIdle+w.Gaps.Sum()
 	w.Waited = min(w.Waited, w.Busy)
 	return w
 }
@@ -155,17 +160,45 @@ func (r *reading) calls(f *Figures, key observeProcessKey, rows []row) {
 	})
 }
 
+// each is what one call of a place costs.
+func (r row) each(cost Cost) time.Duration {
+	if r.hook.returns() {
+		return cost.Entry[r.first] + cost.Return[r.first]
+	}
+	return cost.Entry[r.first]
+}
+
 // costs adds up what the hooks cost the process, those that its figures leave out
 // included.
 func (r *reading) costs(f *Figures, key observeProcessKey, rows []row, cost Cost) {
 	for i, row := range rows {
 		hits := r.counts[observeCountKey{Pid: key.Pid, Row: uint32(i)}].Hits
-		each := cost.Entry[row.first]
 		f.Hits += hits
 		if row.hook.returns() {
 			f.Hits += hits
-			each += cost.Return[row.first]
 		}
-		f.Cost += time.Duration(min(hits, 1<<40)) * each
+		f.Cost += time.Duration(min(hits, 1<<40)) * row.each(cost)
 	}
+}
+
+// spent is what the hooks cost all processes.
+func (r *reading) spent(rows []row, cost Cost) (d time.Duration) {
+	for key, c := range r.counts {
+		if int(key.Row) < len(rows) {
+			d += time.Duration(min(c.Hits, 1<<40)) * rows[key.Row].each(cost)
+		}
+	}
+	return d
+}
+
+// news is something that the program in the kernel tells at once.
+type news struct{ what, pid uint32 }
+
+const newsCame = 1 // as in program/observe.h
+
+func decodeNews(b []byte) (news, error) {
+	if len(b) < 8 {
+		return news{}, fmt.Errorf("news of %d bytes", len(b))
+	}
+	return news{binary.NativeEndian.Uint32(b), binary.NativeEndian.Uint32(b[4:])}, nil
 }

@@ -7,8 +7,8 @@ import (
 // Snapshot is what has been seen until a moment.
 type Snapshot struct {
 	Took      time.Duration // since the hooks were in
-	Processes []Figures     // those that made a call, by number
-	Silent    []int         // those that have the driver mapped and made none
+	Looked    time.Duration // of it, at commands (Options.LimitPercent)
+	Processes []Figures     // by number; also those that have the driver mapped and made no call
 	Missing   []Missing     // hooks that this kernel lacks
 	Failed    []string      // libraries that could not be hooked
 	LostHits  uint64        // hits of processes that there was no room for
@@ -18,12 +18,15 @@ type Snapshot struct {
 
 // Figures are one process's. Times of work are estimates (see the package).
 type Figures struct {
-	PID    int
-	Name   string        // as the kernel has it: 15 bytes at most
-	Ours   bool          // it runs under the preload library, and was seen at its probe sites
-	Before time.Duration // of observing, until its first call
-	Seen   time.Duration // from then until now, or its end
-	Left   bool          // it has ended
+	PID     int
+	Name    string        // as the kernel has it: 15 bytes at most
+	Command []string      // line that it was started with; nil: not known
+	Devices int           // GPUs that it has open; 0: not known
+	Ours    bool          // it runs under the preload library, and was seen at its probe sites
+	Before  time.Duration // of observing, until its first call
+	Seen    time.Duration // from then until now, or its end
+	Looked  time.Duration // of that, at commands
+	Left    bool          // it has ended
 
 	Calls    []Call // by function, most hits first
 	Commands uint64 // launches, copies, memsets and the like, together
@@ -48,6 +51,8 @@ type Call struct {
 type Work struct {
 	Busy        time.Duration // commands were outstanding: at most
 	Idle        time.Duration // nothing was: at least
+	CutBusy     time.Duration // of Busy, in no block: a window ended in it
+	CutIdle     time.Duration // of Idle, in no gap
 	Unknown     time.Duration // until the first call that tells
 	Waited      time.Duration // threads waited for commands: so long it was busy at least
 	Waits       uint64

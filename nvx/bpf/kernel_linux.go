@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/btf"
 	"github.com/cilium/ebpf/features"
 	"github.com/cilium/ebpf/link"
 	"github.com/cilium/ebpf/rlimit"
@@ -38,9 +39,9 @@ type kernel struct {
 	missing      []Missing
 }
 
-// load brings the programs into the kernel, for one process or, with 0, for all.
-// With single the hooks are attached one by one, as on older kernels.
-func load(only uint32, single bool) (*kernel, error) {
+// load brings the programs into the kernel. With single the hooks are attached one
+// by one, as on older kernels.
+func load(single bool) (*kernel, error) {
 	_ = rlimit.RemoveMemlock() // older kernels count maps as locked memory; a refusal shows below
 	spec, err := loadObserve()
 	if err != nil {
@@ -50,7 +51,7 @@ func load(only uint32, single bool) (*kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(spec.Variables[observeVarOnly].Set(only), spec.Variables[observeVarNamespace].Set(ns)); err != nil {
+	if err := spec.Variables[observeVarNamespace].Set(ns); err != nil {
 		return nil, fmt.Errorf("set up bpf program: %w", err)
 	}
 	k := &kernel{}
@@ -69,43 +70,52 @@ func load(only uint32, single bool) (*kernel, error) {
 		Enter *ebpf.Program `ebpf:"enter"`
 		Leave *ebpf.Program `ebpf:"leave"`
 	}
-	if err := spec.LoadAndAssign(&objects, nil); err != nil {
+	options := ebpf.CollectionOptions{Cache: btf.NewCache()} // the kernel's types are read once
+	if err := spec.LoadAndAssign(&objects, &options); err != nil {
 		if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES) && unix.Geteuid() != 0 {
 			return nil, &PermissionError{err}
 		}
 		return nil, fmt.Errorf("load bpf programs: %w", err)
 	}
 	k.maps, k.vars, k.enter, k.leave = objects.observeMaps, objects.observeVariables, objects.Enter, objects.Leave
-	k.watchExits(spec, exits)
+	k.watchExits(spec, exits, options)
 	return k, nil
 }
 
 // watchExits attaches the program that sees processes end. It is loaded by itself,
 // since a kernel without the hook refuses the program.
-func (k *kernel) watchExits(spec *ebpf.CollectionSpec, exits *ebpf.ProgramSpec) {
-	err := k.attachExits(spec, exits)
+func (k *kernel) watchExits(spec *ebpf.CollectionSpec, exits *ebpf.ProgramSpec, options ebpf.CollectionOptions) {
+	err := k.attachExits(spec, exits, options)
 	if err != nil {
 		k.missing = append(k.missing, Missing{"tp_btf/sched_process_exit", err.Error(), "the end of a process is seen when one looks, not when it is"})
 	}
 }
 
-func (k *kernel) attachExits(spec *ebpf.CollectionSpec, exits *ebpf.ProgramSpec) error {
+func (k *kernel) attachExits(spec *ebpf.CollectionSpec, exits *ebpf.ProgramSpec, options ebpf.CollectionOptions) error {
 	alone := spec.Copy()
 	alone.Programs = map[string]*ebpf.ProgramSpec{observeProgLeft: exits}
-	replaced := map[string]*ebpf.Map{
+	options.MapReplacements = map[string]*ebpf.Map{
 		observeMapProcesses: k.maps.Processes,
 		observeMapNews:      k.maps.News,
 	}
 	maps.DeleteFunc(alone.Maps, func(name string, _ *ebpf.MapSpec) bool {
-		return replaced[name] == nil && name[0] != '.'
+		return options.MapReplacements[name] == nil && name[0] != '.'
 	})
-	coll, err := ebpf.NewCollectionWithOptions(alone, ebpf.CollectionOptions{MapReplacements: replaced})
+	coll, err := ebpf.NewCollectionWithOptions(alone, options)
 	if err != nil {
 		return err
 	}
 	defer coll.Close()
 	k.exits, err = link.AttachTracing(link.TracingOptions{Program: coll.Programs[observeProgLeft]})
 	return err
+}
+
+// observe says which process counts; 0: all.
+func (k *kernel) observe(pid int) error {
+	if err := k.vars.Only.Set(uint32(pid)); err != nil {
+		return fmt.Errorf("set up bpf program: %w", err)
+	}
+	return nil
 }
 
 // Close takes everything out of the kernel.

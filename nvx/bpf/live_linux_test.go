@@ -5,11 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"xmsched/hal/kernels"
 	"xmsched/hal/sim/simtest"
@@ -23,8 +28,9 @@ type worker struct {
 	said   *bufio.Reader
 }
 
-// startWorker builds and starts it; its driver is in use when this returns.
-func startWorker(t *testing.T, environment ...string) *worker {
+// startWorker builds and starts it, in new namespaces by the flags of clone; its
+// driver is in use when this returns.
+func startWorker(t *testing.T, flags uintptr, environment ...string) *worker {
 	t.Helper()
 	dir := t.TempDir()
 	program, ptx := filepath.Join(dir, "worker"), filepath.Join(dir, "kernels.ptx")
@@ -36,6 +42,7 @@ func startWorker(t *testing.T, environment ...string) *worker {
 	}
 	w := &worker{t: t, cmd: exec.Command(program, ptx)}
 	w.cmd.Env = append(append(os.Environ(), simtest.Start(t)...), environment...)
+	w.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
 	w.cmd.Stderr = os.Stderr
 	var err error
 	if w.orders, err = w.cmd.StdinPipe(); err != nil {
@@ -109,19 +116,16 @@ func snapshot(t *testing.T, o *Observer) *Snapshot {
 }
 
 func TestCountsAreExact(t *testing.T) {
-	w := startWorker(t)
+	w := startWorker(t, 0)
 	for _, oneByOne := range []bool{false, true} {
 		t.Run(fmt.Sprintf("one by one %v", oneByOne), func(t *testing.T) {
 			w.t = t
 			o := open(t, Options{PID: w.cmd.Process.Pid, oneByOne: oneByOne})
 			w.do("launch 100", "thread 20", "got 30", "extended 40", "copy 5 1000", "acopy 7 100", "box 3", "fill 2 16",
 				"alloc 4194304", "free", "event", "esync", "ssync", "sync")
-			s := snapshot(t, o)
-			if len(s.Processes) != 1 {
-				t.Fatalf("%d processes seen, want 1", len(s.Processes))
-			}
+			f := figuresIn(t, o, w)
 			got := map[string]Call{}
-			for _, c := range s.Processes[0].Calls {
+			for _, c := range f.Calls {
 				got[c.Function] = c
 			}
 			want := map[string]Call{
@@ -146,11 +150,209 @@ func TestCountsAreExact(t *testing.T) {
 				}
 			}
 			if len(got) != len(want) {
-				t.Errorf("functions seen: %v", s.Processes[0].Calls)
+				t.Errorf("functions seen: %v", f.Calls)
 			}
-			if n := s.Processes[0].Commands; n != 207 {
+			if n := f.Commands; n != 207 {
 				t.Errorf("%d commands, want 207", n)
 			}
 		})
 	}
+}
+
+// figuresIn are the worker's own.
+func figuresIn(t *testing.T, o *Observer, w *worker) Figures {
+	t.Helper()
+	for _, f := range snapshot(t, o).Processes {
+		if f.PID == w.cmd.Process.Pid {
+			return f
+		}
+	}
+	t.Fatalf("process %d is not seen", w.cmd.Process.Pid)
+	return Figures{}
+}
+
+func TestMemoryIsExact(t *testing.T) {
+	const mib = 1 << 20
+	w := startWorker(t, 0)
+	o := open(t, Options{PID: w.cmd.Process.Pid})
+	w.do("alloc 4194304", "alloc 1048576", "free", "create 2097152", "release", "refused")
+	pitch, err := strconv.ParseUint(w.do("pitch 1000 16"), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.do("early")
+	want := Memory{
+		Now: int64(4*mib + 16*pitch), High: 4*mib + 2*mib, Allocations: 4, Frees: 2, UnknownFrees: 1, Refused: 1, LargestRefused: 1 << 50,
+	}
+	if got := figuresIn(t, o, w).Memory; got != want {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+}
+
+// TestBusyAndIdle: what a program does between its calls is idle, what it waits
+// for is busy. Times are judged as shares of each other, widely.
+func TestBusyAndIdle(t *testing.T) {
+	w := startWorker(t, 0)
+	o := open(t, Options{PID: w.cmd.Process.Pid})
+	w.do("launch 3", "sync")
+	for range 4 { // in the stream that it then waits for, by each of the three ways
+		w.do("sleep 50", "spin 10000", "sync", "sleep 50", "spin 10000", "ssync", "sleep 50", "spin 10000", "event", "esync")
+	}
+	f := figuresIn(t, o, w)
+	if n := f.Work.Blocks.Count(); n != 13 || f.Work.Busying {
+		t.Errorf("%d blocks, busy %v; want 13, over", n, f.Work.Busying)
+	}
+	if n, _ := f.Work.Gaps.Long(); n < 12 {
+		t.Errorf("%d long gaps, want at least 12", n)
+	}
+	if f.Work.Singles != 12 || f.Work.Waits != 13 {
+		t.Errorf("%d blocks of one command, %d waits; want 12, 13", f.Work.Singles, f.Work.Waits)
+	}
+	if f.Work.Idle < 12*50*time.Millisecond || f.Work.Waited > f.Work.Busy || f.Work.Busy+f.Work.Idle > f.Seen {
+		t.Errorf("idle %v, busy %v, waited %v in %v", f.Work.Idle, f.Work.Busy, f.Work.Waited, f.Seen)
+	}
+
+	w.do("launch 5", "event", "launch 1", "esync") // the event is not behind the last command
+	if f := figuresIn(t, o, w); !f.Work.Busying || f.Work.Blocks.Count() != 14 {
+		t.Errorf("%d blocks, busy %v; want a 14th that lasts", f.Work.Blocks.Count(), f.Work.Busying)
+	}
+	w.do("thread 2", "ssync") // another stream
+	if f := figuresIn(t, o, w); !f.Work.Busying {
+		t.Error("a stream that was not waited for is done")
+	}
+	w.do("sync")
+	if f := figuresIn(t, o, w); f.Work.Busying {
+		t.Error("the context was waited for, and something is outstanding")
+	}
+}
+
+// TestLimit: a program of which nothing but launches is seen is looked at less,
+// and memory always.
+func TestLimit(t *testing.T) {
+	w := startWorker(t, 0)
+	o := open(t, Options{PID: w.cmd.Process.Pid, LimitPercent: 0.001})
+	w.do("launch 1000", "sync")
+	deadline := time.Now().Add(time.Minute)
+	for o.windows.open() {
+		if err := o.Look(); err != nil {
+			t.Fatal(err)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the window stays open")
+		}
+	}
+	before := figuresIn(t, o, w)
+	w.do("launch 50", "alloc 4096", "sync")
+	after := figuresIn(t, o, w)
+	if after.Commands != before.Commands || after.Commands != 1000 {
+		t.Errorf("%d commands, then %d: want 1000 and no more", before.Commands, after.Commands)
+	}
+	if after.Memory.Allocations != 1 || after.Work.Waits != before.Work.Waits+1 {
+		t.Errorf("%d allocations, %d waits more; want 1 and 1", after.Memory.Allocations, after.Work.Waits-before.Work.Waits)
+	}
+	if after.Looked >= after.Seen {
+		t.Errorf("looked for %v of %v", after.Looked, after.Seen)
+	}
+	if err := o.resume(); err != nil {
+		t.Fatal(err)
+	}
+	w.do("launch 7", "sync")
+	if f := figuresIn(t, o, w); f.Commands != 1007 || f.Work.Busying {
+		t.Errorf("%d commands, busy %v; want 1007, idle", f.Commands, f.Work.Busying)
+	}
+}
+
+// TestAll: who is there, who comes, who has gone; also from other namespaces.
+func TestAll(t *testing.T) {
+	there := startWorker(t, 0)
+	inside := startWorker(t, syscall.CLONE_NEWPID|syscall.CLONE_NEWNS)
+	silent := startWorker(t, 0)
+	o := open(t, Options{})
+	comes := startWorker(t, 0)
+	if err := o.Look(); err != nil {
+		t.Fatal(err)
+	}
+	there.do("launch 1")
+	inside.do("launch 2")
+	comes.do("launch 3", "alloc 4096")
+	snapshot(t, o) // it has asked who that is
+	comes.end()
+	if err := o.Look(); err != nil {
+		t.Fatal(err)
+	}
+	for w, want := range map[*worker]uint64{there: 1, inside: 2, comes: 3, silent: 0} {
+		f := figuresIn(t, o, w)
+		if f.Commands != want || len(f.Command) != 2 || f.Left != (w == comes) || f.Name != "worker" {
+			t.Errorf("%+v, want %d commands", f, want)
+		}
+	}
+}
+
+// TestUnderXmsched: at the preload library's own sites the same is seen as at the
+// driver's functions.
+func TestUnderXmsched(t *testing.T) {
+	w := startWorker(t, 0, "LD_PRELOAD="+preload(t))
+	o := open(t, Options{PID: w.cmd.Process.Pid})
+	w.do("launch 100", "thread 20", "got 30", "extended 40", "copy 5 1000", "acopy 7 100", "box 3", "fill 2 16",
+		"alloc 4194304", "alloc 1048576", "free", "create 2097152", "release", "sync")
+	f := figuresIn(t, o, w)
+	if !f.Ours {
+		t.Fatalf("seen at the driver: %+v", f)
+	}
+	sums := map[Kind]Call{}
+	for _, c := range f.Calls {
+		sum := sums[c.Kind]
+		sums[c.Kind] = Call{Count: sum.Count + c.Count, Bytes: sum.Bytes + c.Bytes}
+	}
+	if sums[KindLaunch].Count != 190 || sums[KindCopy] != (Call{Count: 15, Bytes: 5000 + 700 + 3*512}) || sums[KindFill] != (Call{Count: 2, Bytes: 128}) || f.Commands != 207 {
+		t.Errorf("%d commands: %+v", f.Commands, f.Calls)
+	}
+	if want := (Memory{Now: 4 << 20, High: 6 << 20, Allocations: 3, Frees: 2}); f.Memory != want {
+		t.Errorf("%+v, want %+v", f.Memory, want)
+	}
+	if f.Work.Busying {
+		t.Error("the context was waited for, and something is outstanding")
+	}
+}
+
+// preload is the preload library: that of the build where it is up to date.
+func preload(t *testing.T) string {
+	t.Helper()
+	lib := filepath.Join(simtest.Root(t), "lib")
+	room := filepath.Join(simtest.Root(t), "shim", "cuda", "preload")
+	if exec.Command("make", "-q", "-C", room, "OUT="+lib, "all").Run() != nil {
+		lib = t.TempDir()
+		if out, err := exec.Command("make", "-s", "-j2", "-C", room, "OUT="+lib, "all").CombinedOutput(); err != nil {
+			t.Fatalf("build the preload library: %v\n%s", err, out)
+		}
+	}
+	return filepath.Join(lib, "libxmsched.so")
+}
+
+func TestWhoCannotBeObserved(t *testing.T) {
+	var none *NoDriverError
+	if _, err := Open(Options{PID: os.Getpid()}); !errors.As(err, &none) || none.PID != os.Getpid() {
+		t.Errorf("a process without the driver: %v", err)
+	}
+	if _, err := Open(Options{PID: 1 << 30}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("no process: %v", err)
+	}
+	w := startWorker(t, 0)
+	if _, err := Open(Options{PID: os.Getpid()}); !errors.As(err, &none) || !slices.Contains(none.Children, w.cmd.Process.Pid) {
+		t.Errorf("a process whose child uses the driver: %v", err)
+	}
+}
+
+// TestCostIsMeasured: a stepped instruction costs more than one that need not be.
+func TestCostIsMeasured(t *testing.T) {
+	c := open(t, Options{}).cost
+	for o, code := range here.stubs {
+		if code != nil && (c.Entry[o] < 50*time.Nanosecond || c.Entry[o] > time.Millisecond) {
+			t.Errorf("a hit on a %v costs %v", o, c.Entry[o])
+		}
+	}
+	if c.Entry[stepped] <= c.Entry[nop5] {
+		t.Errorf("stepped %v, probe site %v", c.Entry[stepped], c.Entry[nop5])
+	}
+	t.Logf("%+v", c)
 }

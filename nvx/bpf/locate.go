@@ -2,16 +2,19 @@ package bpf
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 )
 
 // library is a file that a process has mapped and that is of interest.
 type library struct {
 	path string // as the process calls it
+	at   string // a range of addresses where it is mapped
 	file file
 	ours bool // the preload library
 }
@@ -60,7 +63,7 @@ func mapped(line string) (library, bool) {
 	if !ours && name != "libcuda.so" && !strings.HasPrefix(name, "libcuda.so.") {
 		return library{}, false
 	}
-	return library{path: path, file: file{fields[3], inode}, ours: ours}, true
+	return library{path: path, at: fields[0], file: file{fields[3], inode}, ours: ours}, true
 }
 
 // libraries finds what a process uses.
@@ -72,25 +75,23 @@ func libraries(pid int) ([]library, error) {
 	return librariesIn(maps), nil
 }
 
-// reach is a path by which this process can open the library of another one: by
-// the other's root, or, when the file is no longer there or another one is, by
-// what it has mapped, which needs more rights.
-func (l library) reach(pid int) (string, error) {
+// open opens the library of another process: what it has mapped, which needs
+// rights that not everybody has; else by its name, from the other's root, which may
+// be a container's.
+func (l library) open(pid int) (*os.File, error) {
+	f, err := os.Open(fmt.Sprintf("/proc/%d/map_files/%s", pid, l.at))
+	if err == nil {
+		return f, nil
+	}
 	path := fmt.Sprintf("/proc/%d/root%s", pid, l.path)
-	if same(path, l.file) {
-		return path, nil
-	}
-	dir := fmt.Sprintf("/proc/%d/map_files", pid)
-	entries, err := os.ReadDir(dir)
+	f, err = os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // it need not be a file
 	if err != nil {
-		return "", fmt.Errorf("%s is not what process %d has mapped: %w", path, pid, err)
+		return nil, err
 	}
-	for _, e := range entries {
-		if path := filepath.Join(dir, e.Name()); same(path, l.file) {
-			return path, nil
-		}
+	if !same(f, l.file) {
+		return nil, errors.Join(fmt.Errorf("%s is not the file that is mapped", path), f.Close())
 	}
-	return "", fmt.Errorf("%s is not what process %d has mapped, and it cannot be reached otherwise", path, pid)
+	return f, nil
 }
 
 // Users are the processes that have the driver mapped, by number.

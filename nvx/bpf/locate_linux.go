@@ -8,16 +8,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// same says whether path leads to the file. Its device is written as in
+// same says whether f is the file. Its device is written as in
 // /proc/PID/maps, which on some file systems (btrfs, overlays) is not the one that
 // stat gives: then the inode has to do.
-func same(path string, f file) bool {
-	info, err := os.Stat(path)
+func same(f *os.File, is file) bool {
+	info, err := f.Stat()
 	if err != nil {
 		return false
 	}
 	s, ok := info.Sys().(*syscall.Stat_t)
-	return ok && s.Ino == f.inode
+	return ok && s.Ino == is.inode && info.Mode().IsRegular()
 }
 
 // namespace is the number of this process's pid namespace, 0 when it is the

@@ -98,13 +98,14 @@ type observeProcess struct {
 	_               structs.HostLayout
 	Started         uint64
 	Ended           uint64
+	Window          uint64
 	Word            uint64
 	Since           uint64
 	BlockFrom       uint64
 	IdleSince       uint64
 	Commands        uint64
-	BusyNs          uint64
-	Blocks          uint64
+	CutBusyNs       uint64
+	CutIdleNs       uint64
 	LongestNs       uint64
 	LongestCommands uint64
 	SingleNs        uint64
@@ -164,6 +165,7 @@ const (
 	observeMapBlank     = "blank"
 	observeMapCalls     = "calls"
 	observeMapCounts    = "counts"
+	observeMapEnds      = "ends"
 	observeMapEvents    = "events"
 	observeMapHooks     = "hooks"
 	observeMapMemory    = "memory"
@@ -177,6 +179,7 @@ const (
 	observeVarLostNews  = "lost_news"
 	observeVarNamespace = "namespace"
 	observeVarOnly      = "only"
+	observeVarWindow    = "window"
 )
 
 // loadObserve returns the embedded CollectionSpec for observe.
@@ -233,6 +236,7 @@ type observeMapSpecs struct {
 	Blank     *ebpf.MapSpec `ebpf:"blank"`
 	Calls     *ebpf.MapSpec `ebpf:"calls"`
 	Counts    *ebpf.MapSpec `ebpf:"counts"`
+	Ends      *ebpf.MapSpec `ebpf:"ends"`
 	Events    *ebpf.MapSpec `ebpf:"events"`
 	Hooks     *ebpf.MapSpec `ebpf:"hooks"`
 	Memory    *ebpf.MapSpec `ebpf:"memory"`
@@ -249,6 +253,7 @@ type observeVariableSpecs struct {
 	LostNews  *ebpf.VariableSpec `ebpf:"lost_news"`
 	Namespace *ebpf.VariableSpec `ebpf:"namespace"`
 	Only      *ebpf.VariableSpec `ebpf:"only"`
+	Window    *ebpf.VariableSpec `ebpf:"window"`
 }
 
 // observeObjects contains all objects after they have been loaded into the kernel.
@@ -274,6 +279,7 @@ type observeMaps struct {
 	Blank     *ebpf.Map `ebpf:"blank"`
 	Calls     *ebpf.Map `ebpf:"calls"`
 	Counts    *ebpf.Map `ebpf:"counts"`
+	Ends      *ebpf.Map `ebpf:"ends"`
 	Events    *ebpf.Map `ebpf:"events"`
 	Hooks     *ebpf.Map `ebpf:"hooks"`
 	Memory    *ebpf.Map `ebpf:"memory"`
@@ -287,6 +293,7 @@ func (m *observeMaps) Close() error {
 		m.Blank,
 		m.Calls,
 		m.Counts,
+		m.Ends,
 		m.Events,
 		m.Hooks,
 		m.Memory,
@@ -304,6 +311,7 @@ type observeVariables struct {
 	LostNews  *ebpf.Variable `ebpf:"lost_news"`
 	Namespace *ebpf.Variable `ebpf:"namespace"`
 	Only      *ebpf.Variable `ebpf:"only"`
+	Window    *ebpf.Variable `ebpf:"window"`
 }
 
 // observePrograms contains all programs after they have been loaded into the kernel.

@@ -3,19 +3,24 @@ package bpf
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"slices"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/link"
+	"github.com/cilium/ebpf/ringbuf"
 )
 
-// Options say what is observed.
+// Options say what is observed, and what it may cost.
 type Options struct {
-	PID      int  // this process; 0: all that use the driver
+	PID int // this process; 0: all that use the driver
+
+	// What observing may cost the observed programs together, in percent of the
+	// time; 0: whatever it does. Commands are looked at in windows that are cut
+	// short so far that the mean stays below; memory and waits always are. Less
+	// makes the estimates of busy and idle rest on less.
+	LimitPercent float64
+
 	oneByOne bool // as on kernels without uprobe.multi; for tests
 }
 
@@ -23,20 +28,21 @@ type Options struct {
 type Observer struct {
 	options Options
 	kernel  *kernel
-	rows    []row
-	numbers map[row]uint32
-	files   map[file]error // that were looked at; nil: they have hooks
-	links   []link.Link
-	began   uint64
+	table   table
 	cost    Cost
-	users   map[int]bool // processes that had the driver mapped when somebody looked
+	news    *ringbuf.Reader
+	files   map[file]error // that were looked at; nil: they have hooks
+	hooked  []*hooked
+	windows windows
+	users   map[int]about // processes that had the driver mapped when somebody looked
+	gone    []Figures     // of processes that have ended, whose place was needed
 }
 
-// row is a row of the table in the kernel, and what it is here.
-type row struct {
-	hook                 hook
-	first                opening
-	stream, value, other where
+// about is what is known of a process besides what it called.
+type about struct {
+	name    string
+	command []string
+	devices int
 }
 
 // NoDriverError says that a process has no driver library mapped.
@@ -64,20 +70,36 @@ func Open(options Options) (*Observer, error) {
 			return nil, err
 		}
 	}
-	cost, err := calibrate(options.oneByOne)
-	if err != nil {
-		return nil, fmt.Errorf("measure what a hook costs: %w", err)
-	}
-	k, err := load(uint32(options.PID), options.oneByOne)
+	k, err := load(options.oneByOne)
 	if err != nil {
 		return nil, err
 	}
-	o := &Observer{options: options, kernel: k, numbers: map[row]uint32{}, files: map[file]error{}, cost: cost, users: map[int]bool{}}
-	if err := o.Look(); err != nil {
+	o := &Observer{options: options, kernel: k, table: table{numbers: map[row]uint32{}}, files: map[file]error{}, users: map[int]about{}}
+	if o.news, err = ringbuf.NewReader(k.maps.News); err != nil {
+		return nil, errors.Join(fmt.Errorf("read news: %w", err), k.Close())
+	}
+	o.news.SetDeadline(time.Unix(1, 0)) // reading never waits
+	if err := o.start(); err != nil {
 		return nil, errors.Join(err, o.Close())
 	}
-	o.began = clock()
 	return o, nil
+}
+
+// start measures what a hook costs, and puts the hooks in.
+func (o *Observer) start() error {
+	var err error
+	if o.cost, err = calibrate(o.kernel); err != nil {
+		return fmt.Errorf("measure what a hook costs: %w", err)
+	}
+	if err := o.hear(); err != nil { // of ourselves
+		return err
+	}
+	clear(o.users)
+	if err := o.kernel.observe(o.options.PID); err != nil {
+		return err
+	}
+	o.windows.begin(clock())
+	return o.Look()
 }
 
 // usable says why a process cannot be observed.
@@ -96,14 +118,25 @@ func usable(pid int) error {
 	return nil
 }
 
-// Look hooks libraries that are new since the last time: of programs that started
-// meanwhile. Hooks of a file hold for whoever maps it. With one process a library
-// that cannot be hooked is an error; with all it is noted (Snapshot.Failed).
+// Look does what has to be done now and then, some times a second: hooks libraries
+// that are new, of programs that started meanwhile; takes note of who came and
+// left; and keeps within the limit of cost. Hooks of a file hold for whoever maps it.
+// With one process a library that cannot be hooked is an error; with all it is
+// noted (Snapshot.Failed).
 func (o *Observer) Look() error {
+	if err := o.hear(); err != nil {
+		return err
+	}
+	if o.options.PID != 0 && len(o.hooked) > 0 {
+		return o.balance()
+	}
 	pids := []int{o.options.PID}
 	if o.options.PID == 0 {
 		var err error
 		if pids, err = Users(); err != nil {
+			return err
+		}
+		if err := o.retire(pids); err != nil {
 			return err
 		}
 	}
@@ -112,123 +145,99 @@ func (o *Observer) Look() error {
 		if pid == os.Getpid() || err != nil { // it has ended
 			continue
 		}
-		o.users[pid] = true
-		err = o.hook(pid, found)
-		if err != nil && o.options.PID != 0 {
+		o.meet(pid)
+		if err := o.hook(pid, found); err != nil && o.options.PID != 0 {
 			return err
 		}
 	}
-	return nil
+	return o.balance()
 }
 
-// hook puts hooks into the files of one process. Where it runs under the preload
-// library and that has sites, these are hooked and not the driver.
-func (o *Observer) hook(pid int, found []library) error {
-	for _, l := range found {
-		if l.ours && o.hookFile(pid, l, sitesIn) == nil {
+// meet takes note of a process while it can be asked.
+func (o *Observer) meet(pid int) {
+	if _, known := o.users[pid]; !known {
+		o.users[pid] = ask(pid)
+	}
+}
+
+// hear reads who has made a first call: a process may have ended when somebody
+// looks the next time, and then nobody knows how it was started.
+func (o *Observer) hear() error {
+	for {
+		r, err := o.news.Read()
+		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil
 		}
-	}
-	var errs []error
-	for _, l := range found {
-		if !l.ours {
-			errs = append(errs, o.hookFile(pid, l, placesIn))
-		}
-	}
-	if slices.Contains(errs, nil) {
-		return nil
-	}
-	return errors.Join(errs...)
-}
-
-// hookFile puts hooks into a file, once.
-func (o *Observer) hookFile(pid int, l library, places func(io.ReaderAt) ([]place, error)) error {
-	if err, known := o.files[l.file]; known {
-		return err
-	}
-	err := o.hookPlaces(pid, l, places)
-	if err != nil {
-		err = fmt.Errorf("%s of process %d: %w", l.path, pid, err)
-	}
-	o.files[l.file] = err
-	return err
-}
-
-func (o *Observer) hookPlaces(pid int, l library, places func(io.ReaderAt) ([]place, error)) error {
-	path, err := l.reach(pid)
-	if err != nil {
-		return err
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	at, err := places(f)
-	if err != nil {
-		return err
-	}
-	attachments := make([]attachment, 0, len(at))
-	for _, p := range at {
-		n, err := o.row(p)
 		if err != nil {
-			return fmt.Errorf("%s: %w", p.symbol, err)
+			return fmt.Errorf("read news: %w", err)
 		}
-		attachments = append(attachments, attachment{p.offset, n, p.returns()})
+		n, err := decodeNews(r.RawSample)
+		if err != nil {
+			return err
+		}
+		if n.what == newsCame {
+			o.meet(int(n.pid))
+		}
 	}
-	links, err := o.kernel.attach(path, attachments, o.options.PID)
-	if err != nil {
-		return err
-	}
-	o.links = append(o.links, links...)
-	return nil
-}
-
-// row is the number of the row in the kernel's table that says what the place is.
-func (o *Observer) row(p place) (uint32, error) {
-	r, err := here.row(p)
-	if err != nil {
-		return 0, err
-	}
-	if n, ok := o.numbers[r]; ok {
-		return n, nil
-	}
-	n := uint32(len(o.rows))
-	if err := o.kernel.maps.Hooks.Update(n, r.encode(), ebpf.UpdateAny); err != nil {
-		return 0, fmt.Errorf("describe hook: %w", err)
-	}
-	o.rows = append(o.rows, r)
-	o.numbers[r] = n
-	return n, nil
 }
 
 // Snapshot reads what has been seen so far.
 func (o *Observer) Snapshot() (*Snapshot, error) {
+	if err := o.hear(); err != nil {
+		return nil, err
+	}
 	r, err := o.kernel.read()
 	if err != nil {
 		return nil, err
 	}
 	now := clock()
-	s := &Snapshot{Took: time.Duration(now - o.began), Missing: o.kernel.missing, LostHits: r.lostHits, LostNews: r.lostNews, Cost: o.cost}
+	s := &Snapshot{
+		Took: since(o.windows.first(), now), Looked: o.windows.within(o.windows.first(), now),
+		Missing: o.kernel.missing, LostHits: r.lostHits, LostNews: r.lostNews, Cost: o.cost,
+	}
 	for _, err := range o.files {
 		if err != nil {
 			s.Failed = append(s.Failed, err.Error())
 		}
 	}
 	slices.Sort(s.Failed)
-	s.Processes = r.figures(o.rows, o.cost, o.began, now)
-	for pid := range o.users {
+	s.Processes = append(slices.Clone(o.gone), o.figures(r, now)...)
+	for pid, about := range o.users {
 		if !slices.ContainsFunc(s.Processes, func(f Figures) bool { return f.PID == pid }) {
-			s.Silent = append(s.Silent, pid)
+			silent := Figures{PID: pid, Before: s.Took}
+			about.fill(&silent)
+			s.Processes = append(s.Processes, silent)
 		}
 	}
-	slices.Sort(s.Silent)
+	slices.SortStableFunc(s.Processes, func(a, b Figures) int { return a.PID - b.PID })
 	return s, nil
+}
+
+// figures are those of processes that are in the maps.
+func (o *Observer) figures(r *reading, now uint64) []Figures {
+	all := r.figures(o.table.rows, o.cost, &o.windows, now)
+	for i := range all {
+		if known, ok := o.users[all[i].PID]; ok {
+			known.fill(&all[i])
+		}
+	}
+	return all
+}
+
+// fill puts what is known of a process into its figures. The name is that of now:
+// a program may have been seen first under its starter's.
+func (a about) fill(f *Figures) {
+	f.Command, f.Devices = a.command, a.devices
+	if f.Name == "" {
+		f.Name = a.name
+	}
 }
 
 // Close takes the hooks away.
 func (o *Observer) Close() error {
-	closeAll(o.links)
-	o.links = nil
-	return o.kernel.Close()
+	for _, h := range o.hooked {
+		h.close()
+	}
+	o.hooked = nil
+	return errors.Join(o.news.Close(), o.kernel.Close())
 }

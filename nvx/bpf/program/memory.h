@@ -77,7 +77,6 @@ INLINE void alloc_ends(const struct hit *hit, u32 result)
 	if (result) {
 		__sync_fetch_and_add(&hit->process->refused, 1);
 		raise(&hit->process->refused_bytes, bytes);
-		tell(hit, NEWS_REFUSED, result, bytes);
 		return;
 	}
 	if (probe_read_user(&at, sizeof(at), (const void *)out) || !at)

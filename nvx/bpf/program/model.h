@@ -13,6 +13,10 @@
  * how many streams have commands. A stream's mark is the epoch in which it became
  * one of them; a wait for the whole context begins another epoch, which makes all
  * marks stale at once.
+ *
+ * Where looking at commands would cost too much, user space takes those hooks
+ * away for a while: it looks in windows. What lasted when a window ended counts until then,
+ * and is known by nothing but what comes in the next one.
  */
 #ifndef MODEL_H
 #define MODEL_H
@@ -96,8 +100,6 @@ INLINE void block_ends(struct process *p, u64 now)
 	if (!since || since >= now)
 		return;
 	ns = now - since;
-	__sync_fetch_and_add(&p->busy_ns, ns);
-	__sync_fetch_and_add(&p->blocks, 1);
 	note(&p->busy, ns);
 	if (ns > load(&p->longest_ns)) {
 		store(&p->longest_ns, ns);
@@ -154,6 +156,33 @@ INLINE void outstanding_none(struct process *p, u64 now)
 			return;
 		}
 	}
+}
+
+/* Between two windows nothing is known of commands. */
+INLINE int between(const struct process *p)
+{
+	return load(&p->window) & 1;
+}
+
+/* The first hit of a process in a window, or between two, ends what lasted. */
+INLINE void window_of(struct process *p)
+{
+	u64 now = load(&window), then = load(&p->window), *end, since, idle, word;
+	u32 slot = (then / 2) % WINDOWS;
+
+	if (now == then || __sync_val_compare_and_swap(&p->window, then, now) != then)
+		return;
+	since = __sync_lock_test_and_set(&p->since, 0);
+	idle = __sync_lock_test_and_set(&p->idle_since, 0);
+	word = load(&p->word);
+	store(&p->word, (EPOCH_OF(word) + 1) << 16);
+	end = map_lookup(&ends, &slot);
+	if (then & 1 || !end || now - then >= 2 * WINDOWS)
+		return;
+	if (since && since < *end)
+		__sync_fetch_and_add(&p->cut_busy_ns, *end - since);
+	else if (idle && idle < *end)
+		__sync_fetch_and_add(&p->cut_idle_ns, *end - idle);
 }
 
 INLINE void stream_done(struct process *p, struct stream *s, u64 now)

@@ -18,7 +18,6 @@
 
 char text_of_license[] SECTION("license") = "Dual MIT/GPL";
 
-const volatile u32 only;      /* this process alone; 0: all */
 const volatile u32 namespace; /* processes are named as in this pid namespace; 0: as the kernel does */
 
 struct {
@@ -79,11 +78,23 @@ struct {
 	MAP_TYPE(value, struct process);
 } blank SECTION(".maps");
 
+/* When windows ended, by their number. */
+struct {
+	MAP_NUMBER(type, MAP_ARRAY);
+	MAP_NUMBER(max_entries, WINDOWS);
+	MAP_TYPE(key, u32);
+	MAP_TYPE(value, u64);
+} ends SECTION(".maps");
+
 struct {
 	MAP_NUMBER(type, MAP_RINGBUF);
 	MAP_NUMBER(max_entries, 65536);
 } news SECTION(".maps");
 
+/* This process alone; 0: all. */
+u32 only;
+/* The number of this window; odd: between two, when commands are not hooked. */
+u64 window;
 /* Rare things that found the ring full. */
 u64 lost_news;
 /* Hits of processes that the maps had no room for. */
@@ -167,9 +178,9 @@ INLINE void count(const struct hit *hit, u64 bytes)
 	}
 }
 
-INLINE void tell(const struct hit *hit, u32 what, u32 result, u64 bytes)
+INLINE void tell(u32 what, u32 pid)
 {
-	struct news_item item = {what, hit->pid, hit->ours, result, hit->now, bytes};
+	struct news_item item = {what, pid};
 
 	if (ringbuf_output(&news, &item, sizeof(item), 0))
 		__sync_fetch_and_add(&lost_news, 1);
@@ -190,9 +201,10 @@ INLINE struct process *process_of(struct hit *hit)
 	if (!p)
 		return 0;
 	p->started = hit->now;
+	p->window = load(&window);
 	p->word = 1 << 16;
 	get_current_comm(p->comm, sizeof(p->comm));
-	tell(hit, NEWS_CAME, 0, 0);
+	tell(NEWS_CAME, hit->pid);
 	return p;
 }
 
@@ -214,6 +226,7 @@ INLINE int arrive(struct hit *hit, const void *ctx)
 		__sync_fetch_and_add(&lost_hits, 1);
 		return 0;
 	}
+	window_of(hit->process);
 	return 1;
 }
 
@@ -288,7 +301,6 @@ SECTION("tp_btf/sched_process_exit") int left(const void *unused)
 {
 	u64 now = ktime_get_ns(), thread = get_current_pid_tgid();
 	struct process_key key = {here(thread >> 32), 0};
-	struct news_item item = {NEWS_LEFT, key.pid, 0, 0, now, 0};
 	struct process *p;
 	int known = 0;
 
@@ -306,7 +318,7 @@ SECTION("tp_btf/sched_process_exit") int left(const void *unused)
 		p->ended = now;
 		known = 1;
 	}
-	if (known && ringbuf_output(&news, &item, sizeof(item), 0))
-		__sync_fetch_and_add(&lost_news, 1);
+	if (known)
+		tell(NEWS_LEFT, key.pid);
 	return 0;
 }

@@ -97,12 +97,13 @@ struct histogram {
 struct process {
 	u64 started; /* first hit */
 	u64 ended;   /* it left; 0 not */
+	u64 window;  /* of looking, see model.h */
 	u64 word;    /* epoch << 16 | streams with commands outstanding */
 	u64 since;   /* of the block that is running; 0 none */
 	u64 block_from;
 	u64 idle_since; /* 0: busy, or nothing known yet */
 	u64 commands;
-	u64 busy_ns, blocks;
+	u64 cut_busy_ns, cut_idle_ns; /* of blocks and gaps that the end of a window cut off */
 	u64 longest_ns, longest_commands;
 	u64 single_ns, singles; /* blocks of one command: the longest, and how many */
 	u64 waited_ns, waited_until, waits;
@@ -158,16 +159,14 @@ struct call {
 	u64 outstanding; /* commands of the block, when something was outstanding */
 };
 
-enum news { NEWS_CAME = 1, NEWS_LEFT, NEWS_REFUSED };
+enum news { NEWS_CAME = 1, NEWS_LEFT };
 
 /* What happens seldom. */
 struct news_item {
 	u32 what;
 	u32 pid;
-	u32 ours;
-	u32 result;
-	u64 at;
-	u64 bytes;
 };
+
+#define WINDOWS 64 /* of looking, whose ends are remembered */
 
 #endif

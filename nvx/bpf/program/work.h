@@ -75,7 +75,6 @@ INLINE void waited(struct process *p, const struct call *c, u64 now)
 {
 	u64 until = load(&p->waited_until), from = c->at > until ? c->at : until;
 
-	__sync_fetch_and_add(&p->waits, 1);
 	if (!c->outstanding || now <= c->at)
 		return;
 	if (from < now && __sync_val_compare_and_swap(&p->waited_until, until, now) == until)
@@ -95,6 +94,9 @@ INLINE void wait_ends(const struct hit *hit, u32 result)
 	c = *found;
 	map_delete(&calls, &key);
 	if (result)
+		return;
+	__sync_fetch_and_add(&p->waits, 1);
+	if (between(p))
 		return;
 	waited(p, &c, hit->now);
 	if (hit->hook->scope == SCOPE_CONTEXT) {
@@ -120,6 +122,9 @@ INLINE void completed(const struct hit *hit)
 	if (found) {
 		c = *found;
 		map_delete(&calls, &key);
+		__sync_fetch_and_add(&p->waits, 1);
+		if (between(p))
+			return;
 		if (!c.outstanding && load(&p->commands) > c.commands)
 			c.outstanding = 1;
 		waited(p, &c, hit->now);

@@ -16,7 +16,8 @@ type line struct {
 	Ours     bool     `json:"under_xmsched"`
 	Ended    bool     `json:"ended"`
 	Observed float64  `json:"observed_s"`
-	Seen     float64  `json:"seen_s"` // from its first call on
+	Seen     float64  `json:"seen_s"`   // from its first call on
+	Looked   float64  `json:"looked_s"` // of that, at launches, copies and other commands
 
 	Launches    uint64 `json:"launches"`
 	Copies      uint64 `json:"copies"`
@@ -83,7 +84,7 @@ func JSON(w io.Writer, s *Subject) error {
 	_, long := s.Work.Gaps.Long()
 	l := line{
 		PID: s.PID, Name: s.Name, Command: s.Command, Ours: s.Ours, Ended: s.Left,
-		Observed: s.Took.Seconds(), Seen: s.Seen.Seconds(), Waits: s.Work.Waits,
+		Observed: s.Took.Seconds(), Seen: s.Seen.Seconds(), Looked: s.Looked.Seconds(), Waits: s.Work.Waits,
 		Work: work{
 			BusyLowest: percent(s.Work.Waited, known), BusyHighest: percent(s.Work.Busy, known), Idle: percent(s.Work.Idle, known),
 			LongGaps: percent(long, known), Gaps: s.Work.Gaps.Count(), Blocks: s.Work.Blocks.Count(), Unknown: s.Work.Unknown.Seconds(),

@@ -15,10 +15,8 @@ import (
 // Subject is a process with what is known of it besides.
 type Subject struct {
 	bpf.Figures
-	Command     []string      // its command line; nil: not known
 	Took        time.Duration // how long was observed
 	DeviceBytes uint64        // memory of the device it uses; 0: not known
-	Devices     int           // GPUs that it has open; 0: not known
 }
 
 // Pattern is how a program uses the device over time.
@@ -67,6 +65,9 @@ func percent(part, whole time.Duration) float64 {
 // longCommand is a command that others would feel: level 3 stops it in 0.6 to 2 ms
 // (h200.md), levels 1 and 2 wait for its end.
 const longCommand = 5 * time.Millisecond
+
+// sampled says whether commands were looked at only now and then.
+func (s *Subject) sampled() bool { return s.Seen-s.Looked > s.Seen/1000 }
 
 // Line is the xrun line for a program: foreground for one whose work comes in
 // bursts or has gaps, so that others live in its gaps; background for one that

@@ -38,6 +38,9 @@ func Text(w io.Writer, s *Subject) error {
 	if s.Ours {
 		p.printf("it runs under xmsched and was looked at there, at the preload library's probe sites\n")
 	}
+	if s.sampled() {
+		p.printf("to keep the cost below its limit commands were looked at %s of the time: counts are of that time\n", share(s.Looked, s.Seen))
+	}
 	p.calls(s)
 	p.work(s)
 	p.memory(s)
@@ -66,7 +69,7 @@ func (p *page) calls(s *Subject) {
 		if n == 0 && k.kind != bpf.KindLaunch {
 			continue
 		}
-		t.Row(k.name, n, rate(n, s.Seen), amount(bytes))
+		t.Row(k.name, n, rate(n, s.Looked), amount(bytes))
 	}
 	t.Row("waits for the device", s.Work.Waits, rate(s.Work.Waits, s.Seen), "-")
 	t.Row("allocations", s.Memory.Allocations, rate(s.Memory.Allocations, s.Seen), "-")
