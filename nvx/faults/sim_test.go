@@ -198,6 +198,9 @@ func TestFaultsOfTheSimulatedDevice(t *testing.T) {
 		{"xm_checksum", 1, 32, []any{c, b, 48 * mib / 4}},
 		{"xm_copy", 1, 32, []any{c, a + 3*mib, 3 * mib / 4}},
 		{"xm_churn", 1, 32, []any{c, uint32(mib), uint32(0)}},
+		{"xm_wavelet", 4, 32, []any{a, mib, uint32(12), uint32(100)}},
+		{"xm_stencil", 4, 32, []any{b, a + 10*mib, uint32(1000), uint32(700)}},
+		{"xm_histogram", 4, 32, []any{c, b + 5*mib, 9 * mib / 4}},
 		{"xm_empty", 1, 32, nil},
 	} {
 		if l.name == "xm_churn" {
