@@ -29,9 +29,8 @@ func (p *Plane) carryOut(grants []compute.Grant) {
 			st.known, st.fresh = true, true
 			p.fresh = append(p.fresh, st)
 		}
-		st.open, st.mode = g.Open, g.Mode
-		st.device.chooser.Verdict(st.choice, g.Open, g.Mode)
-		p.touch(st.device)
+		p.dropRest(st)
+		p.takeIn(st, g.Open, g.Mode)
 	}
 	if len(p.touched) > 0 {
 		p.settle()
@@ -41,6 +40,13 @@ func (p *Plane) carryOut(grants []compute.Grant) {
 			p.carry(st) // no more than its mode may have changed
 		}
 	}
+}
+
+// takeIn takes in the policy's word on a seat.
+func (p *Plane) takeIn(st *seat, open bool, mode compute.Mode) {
+	st.open, st.mode = open, mode
+	st.device.chooser.Verdict(st.choice, open, mode)
+	p.touch(st.device)
 }
 
 // admitFresh stores the first answers of newcomers: after those of the others, so

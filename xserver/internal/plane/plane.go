@@ -97,22 +97,25 @@ type Plane struct {
 	idling    []*section // idle, not confirmed yet
 	held      []*seat    // newcomers waiting for acknowledgements
 	nextAck   time.Duration
-	flooding  []*process     // throttled
-	stored    []board.Device // gate words stored whose sleepers are not woken yet
-	asked     []board.Device // the same of wishes
-	dozing    []*section     // stored as well, and nobody is in a hurry; see dozes
-	wakeAt    time.Duration  // when they are woken
-	fresh     []*seat        // the scheduler's first answer has just come
-	touched   []*device      // whose chooser is to be asked
-	waiting   []*section     // whose client has not answered a wish yet
-	nextDid   time.Duration  // when to look for answers
-	looked    []*seat        // reused
-	halted    int            // processes that are stopped
-	newDevice bool           // one came of which the server may not know
-	mem       *keeper        // nil: memory is not managed
-	sampledAt time.Duration  // when shares were sampled
-	trace     *tracer        // nil: nobody traces
-	ended     []TaskState    // the newest last
+	flooding  []*process      // throttled
+	stored    []board.Device  // gate words stored whose sleepers are not woken yet
+	asked     []board.Device  // the same of wishes
+	dozing    []*section      // stored as well, and nobody is in a hurry; see dozes
+	wakeAt    time.Duration   // when they are woken
+	fresh     []*seat         // the scheduler's first answer has just come
+	rests     []*seat         // whose verdicts are carried out later; see rest
+	dueRests  []*seat         // of those, whose are now
+	newcomers []compute.Grant // reused
+	touched   []*device       // whose chooser is to be asked
+	waiting   []*section      // whose client has not answered a wish yet
+	nextDid   time.Duration   // when to look for answers
+	looked    []*seat         // reused
+	halted    int             // processes that are stopped
+	newDevice bool            // one came of which the server may not know
+	mem       *keeper         // nil: memory is not managed
+	sampledAt time.Duration   // when shares were sampled
+	trace     *tracer         // nil: nobody traces
+	ended     []TaskState     // the newest last
 
 	stats Stats
 }
@@ -260,6 +263,7 @@ func (p *Plane) Finish() (next time.Duration) {
 	p.touchDue()
 	p.decide() // first: whoever rang waits for nothing that only looks around
 	p.wake()
+	p.carryRest()
 	p.beat()
 	p.unthrottle()
 	p.pollDevices()
@@ -309,10 +313,13 @@ func (p *Plane) apply() {
 		p.planMemory(true)
 	}
 	p.carryOut(out.Grants)
+	if len(p.dueRests) > 0 {
+		p.carryDue()
+	}
 	if more {
 		p.wake()
 		out = p.sched.Apply(p.now)
-		p.carryOut(out.Grants)
+		p.later(out.Grants)
 	}
 	p.nextSched = out.Next
 }
@@ -359,7 +366,7 @@ func (p *Plane) confirmIdle() {
 
 // next is the time of the earliest timer.
 func (p *Plane) next() time.Duration {
-	if len(p.beating) > 0 || len(p.dozing) > 0 && p.wakeAt <= p.now {
+	if len(p.beating) > 0 || len(p.rests) > 0 || len(p.dozing) > 0 && p.wakeAt <= p.now {
 		return p.now
 	}
 	t := p.nextBeat

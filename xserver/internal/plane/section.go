@@ -60,6 +60,7 @@ type seat struct {
 	known    bool // the scheduler has answered
 	fresh    bool // just now, and nothing is stored yet
 	open     bool // the policy's word; what holds is the choice's order
+	rest     rest // a newer word that is not carried out yet
 	mode     compute.Mode
 	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
 
@@ -226,6 +227,7 @@ func (p *Plane) leave(s *section) {
 	p.uses(st, false)
 	p.noteGone(st)
 	p.unhold(st)
+	p.dropRest(st)
 	p.fresh = slices.DeleteFunc(p.fresh, func(x *seat) bool { return x == st })
 	st.device.chooser.Remove(st.choice)
 	drop := func(x *seat) bool { return x == st }
@@ -320,6 +322,7 @@ func (p *Plane) count(s *section, ready bool, since time.Duration) {
 	if ready {
 		if st.ready++; st.ready == 1 {
 			st.device.begins(st)
+			p.hasten(st)
 			if st.mem.rests {
 				p.consider(st.device)
 			}
