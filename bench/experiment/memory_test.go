@@ -157,6 +157,17 @@ func TestTransfers(t *testing.T) {
 	if err == nil {
 		t.Errorf("the first swap of each process is cold, and %d were measured: %v", n, m)
 	}
+	swap2 := func(at int64, from, to int) { // warm, 20 ms
+		add(from, at, 0, size, size)
+		add(to, at, size, size, size)
+		add(from, at+20, 0, size, 2*size)
+		add(to, at+20, size, 2*size, size)
+	}
+	swap2(2000, 0, 1)
+	m, n, err = swapMetrics(moves, size)
+	if err != nil || n != 1 || m["out_gb_per_s"] != float64(size)/0.02/1e9 || m["cold_out_gb_per_s"] != 2*float64(size)/0.2/1e9 {
+		t.Errorf("%d swaps: %v, %v", n, m, err)
+	}
 }
 
 func TestSwapMetricsWantsWholeSwaps(t *testing.T) {

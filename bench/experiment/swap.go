@@ -92,25 +92,28 @@ func (l *Lab) RunSwap(ctx context.Context, s Swap, report func(what string, done
 	return out, nil
 }
 
-// swap measures one size in one way, beside a program that keeps the device busy and
-// that nobody governs.
+// swap measures one size in one way. Beside the driver's ways a program keeps the
+// device busy; beside ours one of ours does, whose turn it is.
 func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, link linkRates, perUS float64) (rows.Row, error) {
 	allowed := 2*setupTimeout + time.Duration(float64(s.Times+4)*float64(size)/0.5e9*float64(time.Second))
 	ctx, cancel := context.WithTimeoutCause(ctx, allowed, fmt.Errorf("not done after %s", allowed.Round(time.Second)))
 	defer cancel()
-	load, err := l.startBackground(0, perUS, Load{Programs: 1, KernelUS: 1000, InFlight: 16}, nil)
-	if err != nil {
-		return rows.Row{}, err
-	}
-	defer load.child.Kill()
-	if _, err := load.child.Await(ctx, workloads.KindReady); err != nil {
-		return rows.Row{}, err
-	}
-	if err := load.child.Begin(); err != nil {
-		return rows.Row{}, err
+	if way != WayOurs {
+		load, err := l.startBackground(0, perUS, Load{Programs: 1, KernelUS: 1000, InFlight: 16}, nil)
+		if err != nil {
+			return rows.Row{}, err
+		}
+		defer load.child.Kill()
+		if _, err := load.child.Await(ctx, workloads.KindReady); err != nil {
+			return rows.Row{}, err
+		}
+		if err := load.child.Begin(); err != nil {
+			return rows.Row{}, err
+		}
 	}
 	params := rows.Params{"gib": inGiB(float64(size)), "way": way}
 	var m rows.Metrics
+	var err error
 	n, mode := s.Times, rows.ModeNative
 	switch way {
 	case WayPrefetch:
@@ -134,21 +137,22 @@ func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, l
 	return l.Row("swap", mode, n, params, m), nil
 }
 
-// swapByUs has two programs take turns of which only one fits. Each end of a turn is
-// a swap, which an observer sees on their boards.
+// swapByUs has two programs with memory and two with hardly any take turns, one of
+// these after each of those. While it computes, the memory of the one that just ran
+// goes out, and that of the next comes in. An observer sees it on their boards.
 func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params rows.Params) (rows.Metrics, int, error) {
-	// A turn is long enough for the swap to be over, at a tenth of the link's speed;
-	// the first ones pin what they need of the host.
-	slice := min(max(time.Second, time.Duration(float64(size)/5e9*float64(time.Second))), 10*time.Second)
-	if l.Facts.Simulated {
-		slice = 500 * time.Millisecond
-	}
-	if err := l.managedDaemon(ctx, s.Level, "RR", size+max(2*smallEach, size/64), s.Mode); err != nil {
+	// Long enough for the swap to be over, at a third of the link's speed.
+	const short = 200 * time.Millisecond
+	long := min(max(600*time.Millisecond, time.Duration(3*float64(size)/50e9*float64(time.Second))), 10*time.Second)
+	piece := l.pieceOf(s.Piece, size, 1)
+	small := 4 * memory.MiB
+	if err := l.managedDaemon(ctx, s.Level, "RR", size+2*small+max(4*smallEach, size/64), s.Mode); err != nil {
 		return nil, 0, err
 	}
-	piece := l.pieceOf(s.Piece, size, 1)
-	t := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
-	c, err := l.muster(ctx, []hungry{patterned{t}}, 2, func(i int) way {
+	large := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
+	beside := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(small), Piece: uint64(small), Phase: 1, Rounds: 100}
+	c, err := l.muster(ctx, []hungry{patterned{large}, patterned{beside}}, 4, func(i int) way {
+		slice := []time.Duration{short, long}[i%2]
 		return &Under{Name: fmt.Sprintf("swap-%d", i+1), Level: s.Level, Hints: []string{"--slice", slice.String()}}
 	})
 	if err != nil {
@@ -159,8 +163,10 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 		return nil, 0, err
 	}
 	args := []string{"memory-watch", "--uuid", l.Facts.UUID}
-	for _, pid := range c.pids() {
-		args = append(args, "--pid", strconv.Itoa(pid))
+	for i, pid := range c.pids() {
+		if i%2 == 0 {
+			args = append(args, "--pid", strconv.Itoa(pid))
+		}
 	}
 	observer, err := l.startWork("observer", nil, args...)
 	if err != nil {
@@ -179,8 +185,9 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	if params["level"], err = l.effective(ctx, c.children[0].Pid(), s.Level); err != nil {
 		return nil, 0, err
 	}
-	// Two swaps are cold, one for each program; half a turn is left over.
-	if err := pause(ctx, time.Duration(s.Times+2)*slice+slice/2); err != nil {
+	// What is pinned of the host at first takes some 0.3 s a gibibyte.
+	cold := 2*(short+long) + time.Duration(2*float64(size)/3e9*float64(time.Second))
+	if err := pause(ctx, cold+time.Duration(s.Times+1)*(short+long)); err != nil {
 		return nil, 0, err
 	}
 	_ = observer.stdin.Close()

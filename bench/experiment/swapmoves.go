@@ -1,8 +1,9 @@
 package experiment
 
 import (
-	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"xmsched/bench/rows"
@@ -86,43 +87,42 @@ func transfers(moves []workloads.Move, out bool) []transfer {
 	return ended
 }
 
-// whole is the part of the memory that a transfer must have moved to count: what
-// remains on the device is what the budget has to spare.
-const whole = 0.8
+// whole is the part of the memory that a transfer must have moved to count: of little
+// memory much may remain on the device, as the budget has something to spare.
+const whole = 0.5
 
-// swapMetrics takes the whole transfers of memory of a size. The first of each process
-// to the host is cold: it pins the memory that it needs there.
+// swapMetrics takes the whole transfers of memory of a size. The first so many bytes
+// of each process that go to the host are cold: there memory is pinned for them.
 func swapMetrics(moves []workloads.Move, size uint64) (m rows.Metrics, n int, err error) {
-	var warm, cold, in []float64
-	var longest time.Duration
-	first := map[int]bool{}
+	least := uint64(whole * float64(size))
+	var warm, in []float64
+	var longest, coldFor time.Duration
+	cold := uint64(0)
 	for _, t := range transfers(moves, true) {
-		if float64(t.bytes) < whole*float64(size) {
-			continue
+		took := time.Duration(t.ended - t.begun)
+		switch {
+		case t.before < least:
+			cold, coldFor = cold+t.bytes, coldFor+took
+		case t.bytes >= least:
+			warm, longest = append(warm, t.perS()/1e9), max(longest, took)
 		}
-		if !first[t.who] {
-			first[t.who] = true
-			cold = append(cold, t.perS()/1e9)
-			continue
-		}
-		warm = append(warm, t.perS()/1e9)
-		longest = max(longest, time.Duration(t.ended-t.begun))
 	}
 	for _, t := range transfers(moves, false) {
-		if float64(t.bytes) >= whole*float64(size) {
+		if t.bytes >= least {
 			in = append(in, t.perS()/1e9)
 			longest = max(longest, time.Duration(t.ended-t.begun))
 		}
 	}
 	if len(warm) == 0 || len(in) == 0 {
-		return nil, 0, errors.New("no swap was seen to its end: are the turns too short for this memory?")
+		return nil, 0, fmt.Errorf("no swap was seen to its end: of %d bytes, %d warm ones went and %d came as a whole; all that moved: %s",
+			size, len(warm), len(in), listed(append(transfers(moves, true), transfers(moves, false)...)))
 	}
 	m = rows.Metrics{
 		"out_gb_per_s": median(warm), "in_gb_per_s": median(in), "longest_ms": float64(longest) / float64(time.Millisecond),
 		"worst_out_gb_per_s": slices.Min(warm), "worst_in_gb_per_s": slices.Min(in),
 	}
-	if len(cold) > 0 {
-		m["cold_out_gb_per_s"] = slices.Min(cold)
+	if coldFor > 0 {
+		m["cold_out_gb_per_s"] = float64(cold) / coldFor.Seconds() / 1e9
 	}
 	return m, min(len(warm), len(in)), nil
 }
@@ -134,4 +134,16 @@ func median(of []float64) float64 {
 		return 0
 	}
 	return m
+}
+
+// listed names transfers for a message, at most ten.
+func listed(all []transfer) string {
+	var parts []string
+	for _, t := range all[:min(len(all), 10)] {
+		parts = append(parts, fmt.Sprintf("%d bytes of process %d in %s", t.bytes, t.who+1, time.Duration(t.ended-t.begun).Round(time.Millisecond)))
+	}
+	if len(parts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(parts, ", ")
 }

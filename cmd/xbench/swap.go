@@ -20,13 +20,13 @@ func swapCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "swap",
 		Short: "Memory out of one process and into another at once",
-		Long: `Measures the row swap, beside a program that keeps the GPU busy and that nobody
-governs.
+		Long: `Measures the row swap, beside a program that keeps the GPU busy.
 
-ours        two tasks take turns of which only one fits; an observer reads from their
-            boards when each is told to go and how its bytes move. out and in are medians,
-            from being told to the last byte; cold is the first time, when memory of
-            the host has to be pinned
+ours        two tasks of which only one fits take turns, and one with hardly any memory
+            after each, beside which the memory of the two changes places; an observer
+            reads from their boards when each is told to go and how its bytes move. out
+            and in are medians, from being told to the last byte; cold is the first time,
+            when memory of the host has to be pinned
 prefetch    managed memory of two programs that the driver is told to move, at once
 checkpoint  the driver's own checkpoint of a process, and its restoration
 
@@ -76,7 +76,7 @@ floor is the time that the link takes by itself, both ways busy, as measured in 
 	f.StringVar(&piece, "piece", "", "memory that a kernel goes over, `SIZE` (default 256MiB; simulated 8MiB)")
 	f.IntVar(&e.Times, "times", 6, "swaps of each size")
 	f.StringSliceVar(&e.Ways, "ways", experiment.SwapWays(), "ways to swap: "+strings.Join(experiment.SwapWays(), ", "))
-	f.StringVar(&mode, "memory-policy", "swap", "how memory is planned under us: "+strings.Join(memory.Modes(), ", "))
+	f.StringVar(&mode, "memory-policy", "predict", "how memory is planned under us: "+strings.Join(memory.Modes(), ", "))
 	f.StringVar(&level, "level", "3", "preemption level: auto, 1, 2, 3")
 	return cmd
 }
