@@ -162,6 +162,22 @@ static bool same(const struct xm_known *k, const struct answer *a, const char *n
 	       !memcmp(k->parameter, a->parameter, a->parameters * sizeof *a->parameter);
 }
 
+static bool dense(const struct xm_known *k)
+{
+	uint32_t end = 0;
+
+	for (uint32_t i = 0; i < k->parameters; i++) {
+		struct xm_parameter p = k->parameter[i];
+
+		if (p.offset < end || p.offset / 8 > (end + 7) / 8 || (p.size >= 8 && (p.size % 8 || p.offset % 8)))
+			return false;
+		if (p.offset % 8 && p.offset / 8 != end / 8)
+			return false;
+		end = p.offset + p.size;
+	}
+	return true;
+}
+
 static struct xm_known *new_known(const struct answer *a, const char *name, uint32_t n)
 {
 	uint32_t layout = a->parameters * (uint32_t)sizeof *a->parameter;
@@ -176,6 +192,7 @@ static struct xm_known *new_known(const struct answer *a, const char *name, uint
 	memcpy(rest + layout, name, n);
 	k->parameter = (const void *)rest;
 	k->name = rest + layout;
+	k->dense = dense(k);
 	return k;
 }
 

@@ -23,6 +23,7 @@ struct xm_known {
 	struct xm_known *next; /* of the bucket */
 	uint32_t id, flags;    /* XM_KERNEL_* */
 	uint32_t parameters, bytes;
+	bool dense; /* each word of 8 bytes is one parameter, or begins with one that is shorter */
 	uint64_t code[2];
 	uint32_t name_bytes;
 	const char *name; /* no NUL */

@@ -81,10 +81,10 @@ static uint64_t image_bytes(const void *image)
 	return f.bytes < MOST ? f.header + f.bytes : 0;
 }
 
-/* Where the i-th piece of so many bytes begins. */
+/* Where the i-th piece of so many bytes begins: the first and the last are the ends. */
 static uint64_t piece_at(uint64_t bytes, unsigned i)
 {
-	return (bytes - PIECE) / (PIECES - 1) * i;
+	return i == PIECES - 1 ? bytes - PIECE : (bytes - PIECE) / (PIECES - 1) * i;
 }
 
 struct xm_code xm_code_of_image(const void *image)

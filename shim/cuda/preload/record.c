@@ -8,7 +8,7 @@
 #include "mark.h"
 #include "queue.h"
 #include "record_ring.h"
-#include "sys.h"
+#include "record_ticks.h"
 #include "thread.h"
 
 #define RELAXED memory_order_relaxed
@@ -83,17 +83,39 @@ static struct xm_ring *ring(void)
 	return me->ring;
 }
 
-void xm_record_add(struct xm_command *c, const void *payload, uint32_t bytes)
+struct xm_record *xm_record_begin(void)
 {
 	struct xm_ring *r = ring();
 
-	c->payload = bytes;
-	c->bytes = ((uint32_t)sizeof *c + bytes + 7) & ~7u;
-	c->ns = xm_now();
 	if (r)
-		(void)xm_ring_add(r, c, payload, bytes);
-	else
-		xm_ring_lost();
+		return xm_ring_place(r);
+	xm_ring_lost();
+	return NULL;
+}
+
+void xm_record_end(struct xm_record *r)
+{
+	struct xm_ring *to = ring();
+
+	r->head.bytes = ((uint32_t)sizeof r->head + r->head.payload + 7) & ~7u;
+	r->head.ns = xm_ticks();
+	for (uint32_t at = r->head.payload; at % 8; at++)
+		r->payload[at] = 0;
+	if (to)
+		xm_ring_add(to, r);
+}
+
+void xm_record_add(const struct xm_command *c, const void *payload, uint32_t bytes)
+{
+	struct xm_record *r = xm_record_begin();
+
+	if (!r)
+		return;
+	r->head = *c;
+	r->head.payload = bytes;
+	if (bytes)
+		memcpy(r->payload, payload, bytes);
+	xm_record_end(r);
 }
 
 /* ---- commands that say themselves what they touch ------------------------------------ */
@@ -144,6 +166,7 @@ void xm_record_other(CUstream stream, unsigned flags, enum xm_command_kind kind)
 
 static int record(int on)
 {
+	xm_ticks_begin();
 	return atomic_exchange(&xm_record_on, on != 0);
 }
 

@@ -78,7 +78,7 @@ XM_INTERNAL int xm_ranges(void *buf, uint32_t bytes);
 
 /* ---- among ourselves -------------------------------------------------------------- */
 
-/* A command's record as it is made, on the stack. */
+/* A command's record with room for the longest. */
 struct xm_record {
 	struct xm_command head;
 	uint8_t payload[XM_COMMAND_MOST - sizeof(struct xm_command)] __attribute__((aligned(8)));
@@ -92,17 +92,19 @@ _Static_assert(XM_COMMAND_PARAMETERS + XM_COMMAND_MAPS * sizeof(struct xm_comman
 /* Fills in where the command just done went. False: its stream captures, and it is not to be recorded. */
 XM_INTERNAL bool xm_record_place(struct xm_command *c, CUstream stream, unsigned flags);
 
-/* Adds a record with its payload, which may be elsewhere; fills in bytes and time. */
-XM_INTERNAL void xm_record_add(struct xm_command *c, const void *payload, uint32_t bytes);
+/* A record's place, to be made there and then ended, with nothing of ours called in between that records;
+ * NULL: it is lost. Its `payload` bytes are to be said; size and time are filled in. */
+XM_INTERNAL struct xm_record *xm_record_begin(void);
+XM_INTERNAL void xm_record_end(struct xm_record *r);
+
+/* The same at once. */
+XM_INTERNAL void xm_record_add(const struct xm_command *c, const void *payload, uint32_t bytes);
 
 /* The launch as a record, but for where it went; for those of graphs as well. */
 XM_INTERNAL void xm_record_build(struct xm_record *r, const struct xm_launch *l);
 
 /* A copy's record, the same way. */
 XM_INTERNAL void xm_copy3d_build(struct xm_command *c, struct xm_command_copy *to, const CUDA_MEMCPY3D *p);
-
-XM_INTERNAL int xm_record_take(void *buf, uint32_t bytes);
-XM_INTERNAL uint64_t xm_record_dropped(void);
 
 extern XM_INTERNAL const struct xm_commands xm_commands;
 

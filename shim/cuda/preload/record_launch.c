@@ -38,6 +38,21 @@ static uint32_t packed(struct xm_record *r, void **extra)
 	return (uint32_t)n;
 }
 
+/* One value. Nearly all are of the first two sizes; a shorter one leaves the rest of its word 0. */
+static inline void put(uint8_t *to, const void *from, uint32_t offset, uint32_t size)
+{
+	if (size == 8) {
+		memcpy(to, from, 8);
+		return;
+	}
+	if (size < 8 && offset % 8 == 0)
+		memset(to, 0, 8);
+	if (size == 4)
+		memcpy(to, from, 4);
+	else
+		memcpy(to, from, size);
+}
+
 /* One pointer a parameter. What lies between them is 0. */
 static uint32_t gathered(struct xm_record *r, const struct xm_known *k, void **params)
 {
@@ -45,13 +60,16 @@ static uint32_t gathered(struct xm_record *r, const struct xm_known *k, void **p
 
 	if (k->bytes > n || k->flags & XM_KERNEL_MORE)
 		cut(r);
-	memset(r->payload, 0, n);
+	if (!k->dense)
+		memset(r->payload, 0, n);
 	for (uint32_t i = 0; i < k->parameters; i++) {
 		struct xm_parameter p = k->parameter[i];
 		uint32_t room = p.offset < n ? n - p.offset : 0;
 
-		if (params[i])
-			memcpy(r->payload + p.offset, params[i], p.size < room ? p.size : room);
+		if (__builtin_expect(p.size > room || !params[i], 0))
+			p.size = params[i] ? room : 0;
+		if (p.size)
+			put(r->payload + p.offset, params[i], p.offset, p.size);
 	}
 	return n;
 }
@@ -80,12 +98,9 @@ void xm_record_build(struct xm_record *r, const struct xm_launch *l)
 	const struct xm_known *k = xm_kernel_known(l->f);
 	uint32_t bytes = 0;
 
-	memset(&r->head, 0, sizeof r->head);
-	r->head.kind = XM_COMMAND_KERNEL;
+	r->head = (struct xm_command){.kind = XM_COMMAND_KERNEL, .kernel = k ? k->id : 0, .shared = l->shared};
 	memcpy(r->head.grid, l->grid, sizeof r->head.grid);
 	memcpy(r->head.block, l->block, sizeof r->head.block);
-	r->head.shared = l->shared;
-	r->head.kernel = k ? k->id : 0;
 	if (!k || !(k->flags & XM_KERNEL_LAYOUT))
 		r->head.flags = XM_COMMAND_UNKNOWN;
 	if (l->extra)
@@ -97,16 +112,16 @@ void xm_record_build(struct xm_record *r, const struct xm_launch *l)
 
 void xm_record_launch(CUstream stream, unsigned flags, const struct xm_launch *l)
 {
-	struct xm_record r;
 	struct xm_command place;
+	struct xm_record *r;
 
-	if (!xm_record_place(&place, stream, flags))
+	if (!xm_record_place(&place, stream, flags) || !(r = xm_record_begin()))
 		return;
-	xm_record_build(&r, l);
-	r.head.section = place.section;
-	r.head.queue = place.queue;
-	r.head.sequence = place.sequence;
-	xm_record_add(&r.head, r.payload, r.head.payload);
+	xm_record_build(r, l);
+	r->head.section = place.section;
+	r->head.queue = place.queue;
+	r->head.sequence = place.sequence;
+	xm_record_end(r);
 }
 
 void xm_record_config(unsigned flags, const CUlaunchConfig *config, CUfunction f, void **params, void **extra)

@@ -9,3 +9,11 @@ $(OUT)/records/%_run: testdata/%_run.c testdata/records.h testdata/want.h comman
 
 $(OUT)/records/libxagent.so: testdata/reader.c agent.h commands.h Makefile records.mk | $(OUT)/records
 	$(CC) $(CFLAGS) -fvisibility=default -shared $< -o $@
+
+# What recording costs a launch; the fake driver's launch does nothing.
+$(OUT)/hosts/linked_records: testdata/records.h commands.h records.mk
+
+# The rings once more, under ThreadSanitizer.
+TESTS += $(OUT)/tests/record_ring_tsan
+$(OUT)/tests/record_ring_tsan: record_ring_test.c $(wildcard record*.c record*.h) sys.c sys.h records.mk | $(OUT)/tests
+	$(CC) $(CFLAGS) -Wno-unused-function -Wno-tsan -fsanitize=thread $< -lpthread -o $@

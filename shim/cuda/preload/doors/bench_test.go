@@ -117,3 +117,27 @@ func ioctlTimes(b *testing.B, r run, into *[2][]float64) {
 		into[0], into[1] = append(into[0], other), append(into[1], mapping)
 	}
 }
+
+// BenchmarkRecords measures what recording adds to a launch of three parameters.
+func BenchmarkRecords(b *testing.B) {
+	folder, err := recorder()
+	if err != nil {
+		b.Fatal(err)
+	}
+	r := run{env: []string{"XMSCHED_LIB=" + folder}}
+	var off, on []float64
+	for b.Loop() {
+		out, _ := r.output(b, host("linked_records"), "10")
+		for _, line := range lines(out) {
+			var without, with float64
+			if _, err := fmt.Sscan(line, &without, &with); err != nil {
+				b.Fatal(err)
+			}
+			off, on = append(off, without), append(on, with)
+		}
+	}
+	b.ReportMetric(0, "ns/op")
+	b.ReportMetric(quartile(off), "off-ns")
+	b.ReportMetric(quartile(on), "on-ns")
+	b.ReportMetric(quartile(on)-quartile(off), "record-ns")
+}

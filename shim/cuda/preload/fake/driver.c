@@ -70,6 +70,25 @@ static CUresult launch(void)
     return CUDA_SUCCESS;
 }
 
+/* Every function is a kernel of three parameters. */
+CUresult cuFuncGetName(const char **name, CUfunction f)
+{
+    (void)f;
+    *name = "kernel";
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction f, size_t i, size_t *offset, size_t *size)
+{
+    (void)f;
+    if (i >= 3)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = 8 * i;
+    if (size)
+        *size = 8;
+    return CUDA_SUCCESS;
+}
+
 /* Commands that entered on the calling thread, and on no other. */
 XM_EXPORT unsigned long fake_commands(void)
 {
