@@ -104,6 +104,9 @@ func (o *observeOptions) run(ctx context.Context, out, progress io.Writer, pid i
 	case err != nil:
 		return err
 	}
+	if _, err := fmt.Fprintf(progress, "xcli: observing for %g s; Ctrl-C ends it\n", o.seconds); err != nil {
+		return errors.Join(err, observer.Close())
+	}
 	err = watch(ctx, observer, pid, time.Duration(o.seconds*float64(time.Second)))
 	if err == nil {
 		err = o.report(out, progress, observer)

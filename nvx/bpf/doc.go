@@ -24,5 +24,5 @@
 // lacks are tried by attaching them; what is missing is said (Missing), and the
 // rest goes on.
 //
-// An Observer belongs to one goroutine; it starts none.
+// An Observer belongs to one goroutine; those that it starts end before it returns.
 package bpf

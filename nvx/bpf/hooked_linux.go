@@ -110,6 +110,9 @@ func (o *Observer) hookPlaces(pid int, l library, places func(io.ReaderAt) ([]pl
 	}
 	var rest []attachment
 	for _, p := range all {
+		if o.options.only != nil && !o.options.only(p.symbol) {
+			continue
+		}
 		n, err := o.table.number(p, o.kernel)
 		if err != nil {
 			return nil, err

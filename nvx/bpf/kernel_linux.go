@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
@@ -190,8 +191,12 @@ func (k *kernel) attachAll(at []attachment, pid int, many attachMany, one attach
 	return links, nil
 }
 
+// closeAll takes hooks away, many at a time: the kernel waits for all processors at
+// each, and waits for several at once.
 func closeAll(links []link.Link) {
+	var g sync.WaitGroup
 	for _, l := range links {
-		_ = l.Close() // the kernel lets go of it in any case
+		g.Go(func() { _ = l.Close() }) // the kernel lets go of it in any case
 	}
+	g.Wait()
 }

@@ -21,7 +21,8 @@ type Options struct {
 	// makes the estimates of busy and idle rest on less.
 	LimitPercent float64
 
-	oneByOne bool // as on kernels without uprobe.multi; for tests
+	oneByOne bool              // as on kernels without uprobe.multi; for tests
+	only     func(string) bool // names that are hooked; for tests; nil: all
 }
 
 // Observer has hooks in one or all programs. Not for several goroutines at once.

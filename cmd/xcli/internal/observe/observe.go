@@ -71,14 +71,14 @@ func (s *Subject) sampled() bool { return s.Seen-s.Looked > s.Seen/1000 }
 
 // Line is the xrun line for a program: foreground for one whose work comes in
 // bursts or has gaps, so that others live in its gaps; background for one that
-// always has work. Nothing is set that was not seen.
+// always has work. Nothing is set that figures do not speak for.
 func (s *Subject) Line() []string {
 	line := []string{"xrun"}
 	switch PatternOf(&s.Figures) {
 	case Bursty, Idle, Fine:
 		line = append(line, "--priority", "10")
 	case Steady:
-		line = append(line, "--priority", "0")
+		line = append(line, "--priority", "-10")
 	}
 	line = append(line, "--")
 	if len(s.Command) == 0 {

@@ -38,8 +38,12 @@ func Text(w io.Writer, s *Subject) error {
 	if s.Ours {
 		p.printf("it runs under xmsched and was looked at there, at the preload library's probe sites\n")
 	}
+	if s.Seen == 0 {
+		p.printf("it made no call of the driver meanwhile\n")
+		return p.err
+	}
 	if s.sampled() {
-		p.printf("to keep the cost below its limit commands were looked at %s of the time: counts are of that time\n", share(s.Looked, s.Seen))
+		p.printf("to keep the cost below its limit launches, copies and other commands were looked at %s of\nthe time: their counts, and the estimates, are of that time\n", share(s.Looked, s.Seen))
 	}
 	p.calls(s)
 	p.work(s)
@@ -69,7 +73,11 @@ func (p *page) calls(s *Subject) {
 		if n == 0 && k.kind != bpf.KindLaunch {
 			continue
 		}
-		t.Row(k.name, n, rate(n, s.Looked), amount(bytes))
+		size := "-"
+		if bytes > 0 {
+			size = amount(bytes)
+		}
+		t.Row(k.name, n, rate(n, s.Looked), size)
 	}
 	t.Row("waits for the device", s.Work.Waits, rate(s.Work.Waits, s.Seen), "-")
 	t.Row("allocations", s.Memory.Allocations, rate(s.Memory.Allocations, s.Seen), "-")
@@ -89,6 +97,7 @@ func (p *page) calls(s *Subject) {
 // work is the part that is estimated.
 func (p *page) work(s *Subject) {
 	if s.Commands == 0 {
+		p.printf("\n")
 		return
 	}
 	p.head("work, estimated from when commands are handed over and when waits come back")
@@ -97,10 +106,13 @@ func (p *page) work(s *Subject) {
 	n, long := s.Work.Gaps.Long()
 	p.printf("idle             %s at least, in %d gaps; %s in %d gaps of 1 ms and more\n", share(s.Work.Idle, known), s.Work.Gaps.Count(), share(long, known), n)
 	if s.Work.Unknown >= time.Millisecond {
-		p.printf("not known        %s before the first call that tells\n", length(s.Work.Unknown))
+		p.printf("not known        %s, until a call told\n", length(s.Work.Unknown))
 	}
 	p.printf("longest block    %s, %d commands%s\n", length(s.Work.Longest), s.Work.InLongest, mentioned(s.Work.Busying && s.Work.InLongest > 0, "; one still lasts"))
 	p.printf("longest command  %s\n", longest(s))
+	if s.Ours {
+		p.printf("at the gate      %d waits, %s together, the longest %s\n", s.Gate.Waits, length(s.Gate.Time), length(s.Gate.Longest))
+	}
 	if q, _ := totals(s.Calls, bpf.KindQuery); q > 0 && s.Work.Waits == 0 {
 		p.printf("It waits by asking again and again, which does not tell when its work was done: busy may be too much.\n")
 	}
@@ -127,12 +139,16 @@ func (p *page) memory(s *Subject) {
 		p.printf("memory           nothing was allocated or given back; what it had before is not known\n")
 		return
 	}
-	p.printf("memory           at most %s of what it allocated since at a time, %s now%s\n", amount(s.Memory.High), signed(s.Memory.Now),
-		mentioned(s.Memory.UnknownFrees > 0, "; it gave back %d pieces that it had before", s.Memory.UnknownFrees))
+	p.printf("memory           %s at most, of what it allocated meanwhile; in the end %s than at the beginning%s\n", amount(s.Memory.High), signed(s.Memory.Now),
+		mentioned(s.Memory.UnknownFrees > 0, "; %d pieces that it had before were given back", s.Memory.UnknownFrees))
 	if s.Memory.Refused > 0 {
 		p.printf("                 %d allocations were refused, the largest of %s\n", s.Memory.Refused, amount(s.Memory.LargestRefused))
 	}
 }
+
+// wide is, in percent of the time, how far apart the bounds of an estimate are that
+// says little.
+const wide = 40
 
 // gives is what sharing would give this program, and others beside it.
 func (p *page) gives(s *Subject) {
@@ -152,10 +168,14 @@ func (p *page) gives(s *Subject) {
 	case Fine:
 		p.printf("It has gaps, %s of the time, but of %s on average: too short to stop and resume another program in; at levels 1 and 2 others fill them.\n", share(s.Work.Idle, known), length(s.Work.Idle/time.Duration(max(s.Work.Gaps.Count(), 1))))
 	}
-	if s.Work.Command >= longCommand {
-		p.printf("Some command takes %s or more: others would wait so long for it at levels 1 and 2; level 3 stops it in about 1 ms.\n", length(s.Work.Command))
-	} else if s.Work.Longest > 0 {
-		p.printf("Others would wait for it, at levels 1 and 2, for one command: %s to %s; without us for what is queued, up to %s.\n", length(s.Work.Command), length(s.Work.Longest), length(s.Work.Longest))
+	if percent(s.Work.Busy-s.Work.Waited, known) > wide {
+		p.printf("It seldom waits for its commands, so gaps between them hardly show: there may be more of them.\n")
+	}
+	switch {
+	case s.Work.Command >= longCommand:
+		p.printf("Some command takes %s or more: at level 2 others wait so long for it, at level 1 for several such; level 3 stops it within 2 ms.\n", length(s.Work.Command))
+	case s.Work.Longest > 0:
+		p.printf("At level 2 others wait for one command of it, at most %s; without us for all that is queued.\n", length(s.Work.Longest))
 	}
 	if s.DeviceBytes > 0 && s.Memory.High > 0 {
 		if s.Memory.High < s.DeviceBytes {

@@ -52,9 +52,9 @@ func amount(n uint64) string {
 // signed is more or less bytes.
 func signed(n int64) string {
 	if n < 0 {
-		return amount(-uint64(n)) + " less than before"
+		return amount(-uint64(n)) + " less"
 	}
-	return amount(uint64(n)) + " more than before"
+	return amount(uint64(n)) + " more"
 }
 
 // digits shows three, or all before the point.
