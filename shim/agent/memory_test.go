@@ -49,15 +49,16 @@ func underLibrary(t *testing.T, test string) {
 // governed is a process with the preload library, whose daemon and agent is the
 // test.
 type governed struct {
-	t      *testing.T
-	driver *cuda.Driver
-	board  *board.Board
-	device board.Device
-	table  lentTable
-	want   uint32 // of memory
-	wish   uint32
-	ctx    context.Context
-	parts  sync.WaitGroup
+	t        *testing.T
+	driver   *cuda.Driver
+	board    *board.Board
+	device   board.Device
+	table    lentTable
+	commands uintptr // struct xm_commands
+	want     uint32  // of memory
+	wish     uint32
+	ctx      context.Context
+	parts    sync.WaitGroup
 }
 
 func (g *governed) must(err error) {
@@ -90,6 +91,7 @@ func govern(t *testing.T) *governed {
 		t.Fatalf("attach: %d", int32(r))
 	}
 	g.table = lentTable(at(host + 48))
+	g.commands = at(host + 56)
 	ctx, cancel := context.WithCancel(context.Background())
 	g.ctx = ctx
 	t.Cleanup(func() { cancel(); g.parts.Wait() })
