@@ -1,6 +1,8 @@
 package mover
 
 import (
+	"cmp"
+	"slices"
 	"time"
 
 	"xmsched/memory"
@@ -106,6 +108,21 @@ func (b *cleanBooks) going(s memory.Segment, hint Written) {
 	}
 }
 
+// rank has those be looked at first that may turn out to be clean: of the others it is
+// noted for the next time.
+func (b *cleanBooks) rank() {
+	slices.SortStableFunc(b.look, func(x, y memory.Segment) int {
+		return -cmp.Compare(b.chance(x), b.chance(y))
+	})
+}
+
+func (b *cleanBooks) chance(s memory.Segment) int {
+	if s.Kept && b.of(s.ID).holds(s) {
+		return 1
+	}
+	return 0
+}
+
 // compare takes in the digests of those that go out.
 func (b *cleanBooks) compare() {
 	for i, d := range b.digests {
@@ -156,22 +173,24 @@ func (b *cleanBooks) arrived() {
 
 // end takes in how the segments are after the move. What went out had the bytes that
 // were looked at, and they are in its slot now, if it did go; a segment that was left
-// where it was has a slot with other bytes, or none. What came in has the bytes of its
-// slot as long as that is kept. Precondition: nothing of the move is under way.
+// where it was has a slot with other bytes, or none, and was looked at in vain. What
+// came in has the bytes of its slot as long as that is kept. Precondition: nothing of
+// the move is under way.
 func (b *cleanBooks) end(list []memory.Segment) {
 	b.round++
 	for _, s := range list {
 		r := b.of(s.ID)
 		r.round = b.round
-		d, out := b.outs[s.ID]
-		out = out && s.State == memory.Away
-		if !out {
-			var in bool
-			if d, in = b.ins[s.ID]; !in || !s.Kept {
-				continue
+		if d, ok := b.outs[s.ID]; ok {
+			if s.State == memory.Away {
+				r.digest, r.version, r.known = d, s.Version, true
+			} else {
+				r.vain()
 			}
 		}
-		r.digest, r.version, r.known = d, s.Version, true
+		if d, ok := b.ins[s.ID]; ok && s.Kept {
+			r.digest, r.version, r.known = d, s.Version, true
+		}
 	}
 	for id, r := range b.records {
 		if r.round != b.round {

@@ -75,7 +75,7 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 		}
 		impatient := rapid.SampledFrom([]int{0, 2, 10}).Draw(t, "wanted in a hundred")
 		m.wants = func() bool { return rapid.IntRange(0, 99).Draw(t, "wanted") < impatient }
-		s := &section{memory: lists{model: m}, planner: newPlanner(), clean: newCleanBooks(), summer: m, ctx: t.Context(), now: monotonic}
+		s := &section{memory: lists{model: m}, planner: newPlanner(), clean: newCleanBooks(), summer: m, ctx: t.Context(), now: monotonic, leastLook: time.Hour}
 		s.carrier.world = m
 		s.board = idlePage{m}
 		if rapid.Bool().Draw(t, "hints") {

@@ -17,6 +17,14 @@
 //   - A copier is a context of our own in the process, with a stream each way, so
 //     that copies run while everything of the program's is suspended. It is made
 //     when memory first has to move, or shortly before.
+//   - What came in keeps its host slot for as long as nobody needs that more. On the
+//     way out a hasher finds out what has not changed since, by a keyed digest that it
+//     takes in the copier's context; that goes without being copied (clean.go says how
+//     sure that is). Without a hasher everything is copied.
+//   - Uses may foresee what the program's commands touch. A forecast decides what
+//     comes first and goes first, what a stop should exchange, and what is worth a
+//     digest; where nothing is foreseen it is what was made, or named by a copy, first.
+//     No byte depends on it.
 //   - Host memory is made ahead while nothing else is to be done, one slot at a
 //     time. Slots are the process's own, so that nothing of another's can be left
 //     in one: none is ever cleared.

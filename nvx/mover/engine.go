@@ -21,6 +21,7 @@ type Config struct {
 	now   func() time.Duration
 	trace func(section int, o outcome) // of each move; nil: nobody looks
 	sums  func(summer) summer          // in the place of what takes digests; nil: it itself
+	look  time.Duration                // how long digests may take however little moves; 0: leastLook
 }
 
 // Engine moves a process's memory. It outlives the boards that it serves: what it
@@ -40,6 +41,9 @@ func New(c Config) *Engine {
 	if c.now == nil {
 		began := time.Now()
 		c.now = func() time.Duration { return time.Since(began) }
+	}
+	if c.look == 0 {
+		c.look = leastLook
 	}
 	return &Engine{config: c, sections: map[int]*section{}}
 }

@@ -96,6 +96,7 @@ func startWith(t *testing.T, change func(*Config, *lender), sizes ...memory.Byte
 			p.moves = append(p.moves, o)
 		},
 	}
+	config.look = time.Minute // a simulated device is slow at it
 	change(&config, p.memory)
 	p.engine = New(config)
 	ctx, cancel := context.WithCancel(context.Background())

@@ -41,7 +41,7 @@ type hasher struct {
 // openHasher makes one in the current context, and has it prove itself: a kernel that
 // does not compute what it should would take what changed for clean.
 func openHasher(d *cuda.Driver) (*hasher, error) {
-	h := &hasher{driver: d, units: 4 * unitsOfPiece}
+	h := &hasher{driver: d, units: leastUnits}
 	key := make([]byte, kernels.DigestKeyBytes+len(h.last)*kernels.DigestBytes)
 	if err := random(key); err != nil {
 		return nil, err

@@ -49,6 +49,7 @@ type section struct {
 	clean        cleanBooks
 	summer       summer // nil: none, or not yet
 	wrap         func(summer) summer
+	leastLook    time.Duration
 	hashFailures int  // in a row
 	hasty        bool // the next move goes without
 
@@ -63,7 +64,7 @@ func newSection(index int, c Config) *section {
 	s := &section{
 		index: index, memory: c.Memory, spawn: c.Go, now: c.now, trace: c.trace,
 		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
-		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums,
+		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums, leastLook: c.look,
 	}
 	s.carrier.world = s
 	return s
