@@ -22,7 +22,7 @@ import (
 func (w *world) learner(launches int, flags ...string) (p *proc, seen []agent.Seen) {
 	w.t.Helper()
 	log := filepath.Join(w.t.TempDir(), "seen")
-	w.env = append(w.env, "XMSCHED_SIM_HBM=256M", "XMSCHED_LEARN_LOG="+log)
+	w.env = append(w.env, "XMSCHED_SIM_HBM=256M", "XMSCHED_LEARN_LOG="+log, "XDG_STATE_HOME="+filepath.Dir(w.dir))
 	p = w.xrun(flags, filepath.Join(built, "learner"), filepath.Join(built, "kernels.ptx"), strconv.Itoa(launches))
 	p.right()
 	f, err := os.Open(log)
