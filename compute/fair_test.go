@@ -80,10 +80,10 @@ func TestBoundedWait(t *testing.T) {
 func TestNoStarvation(t *testing.T) {
 	for _, policy := range fair() {
 		s := NewScheduler(policy)
-		crowd(s, 300, func(id TaskID) Hints {
+		crowd(s, 120, func(id TaskID) Hints {
 			return Hints{Priority: int(id%11) - 5, Weight: int(id % 4), Utilization: []int{0, 0, 0, 1}[id%4]}
 		})
-		const round = 60 * time.Second
+		const round = 30 * time.Second
 		runUntil(s, round)
 		first := map[TaskID]time.Duration{}
 		for _, st := range s.State() {

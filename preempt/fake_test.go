@@ -131,7 +131,7 @@ func within(t *testing.T, d time.Duration) context.Context {
 	return ctx
 }
 
-func soon(t *testing.T) context.Context { return within(t, 10*time.Second) }
+func soon(t *testing.T) context.Context { return within(t, time.Minute) }
 
 func newQueue(t *testing.T, h *hardware, o Options) *XQueue {
 	t.Helper()

@@ -143,7 +143,7 @@ func TestProbeEndsWithTheDaemon(t *testing.T) {
 	<-begun
 	start := time.Now()
 	d.stop()
-	if took := time.Since(start); took > 2*time.Second {
+	if took := time.Since(start); took > 30*time.Second {
 		t.Errorf("the daemon took %v to end", took)
 	}
 }

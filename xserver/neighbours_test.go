@@ -15,15 +15,19 @@ import (
 	"xmsched/xserver/client"
 )
 
-// decisionLimit is ten times what a neighbour may delay a decision by: the
-// machines that run this are shared.
-const decisionLimit = 100 * time.Millisecond
+// Whoever waits for a neighbour that does not answer waits for ever, or for the seconds
+// of some timeout; what a machine with other work makes of a decision is less than that,
+// for half of them by far.
+const (
+	decisionLimit = 5 * time.Second
+	medianLimit   = 200 * time.Millisecond
+)
 
 func eventually(t testing.TB, what string, good func() bool) {
 	t.Helper()
 	for start := time.Now(); !good(); time.Sleep(5 * time.Millisecond) {
-		if time.Since(start) > 15*time.Second {
-			t.Fatalf("waited 15 s for %s", what)
+		if time.Since(start) > time.Minute {
+			t.Fatalf("waited a minute for %s", what)
 		}
 	}
 }
@@ -65,10 +69,10 @@ func honest(t testing.TB, c *client.Client) (low, high *player) {
 
 func within(t *testing.T, took []time.Duration) {
 	t.Helper()
-	if worst := took[len(took)-1]; worst > decisionLimit {
-		t.Errorf("a decision took %v, limit %v; median %v", worst, decisionLimit, took[len(took)/2])
-	} else {
-		t.Logf("decisions: median %v, worst %v", took[len(took)/2], worst)
+	median, worst := took[len(took)/2], took[len(took)-1]
+	t.Logf("decisions: median %v, worst %v", median, worst)
+	if worst > decisionLimit || median > medianLimit {
+		t.Errorf("a decision took %v, limit %v; median %v, limit %v", worst, decisionLimit, median, medianLimit)
 	}
 }
 
@@ -144,7 +148,7 @@ func TestCase33ShortLivedClients(t *testing.T) {
 	}
 	within(t, decide(t, low, high, 50))
 	for i := range 50 { // within this process: leave after each step
-		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		a, err := c.Attach(ctx, client.Registration{})
 		cancel()
 		if err != nil {

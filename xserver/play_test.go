@@ -177,7 +177,7 @@ func playDaemon(p part) int {
 
 // playHalf registers, fetches no board and waits.
 func playHalf(p part) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	conn, err := grpc.NewClient("unix:"+p.Dir+"/"+client.ControlSocket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -195,7 +195,7 @@ func playHalf(p part) int {
 }
 
 func enter(p part) (*client.Attachment, *board.Board, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	c, err := client.Dial(ctx, p.Dir)
 	if err != nil {

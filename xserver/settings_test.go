@@ -123,7 +123,7 @@ func TestCase35PartialConfiguration(t *testing.T) {
 		if err != nil || len(now) != 1 {
 			t.Fatalf("%+v: %v, %v", k.change, now, err)
 		}
-		if took := time.Since(start); took > 5*time.Second {
+		if took := time.Since(start); took > 30*time.Second {
 			t.Errorf("%+v took %v", k.change, took)
 		}
 		gate, g := low.board.Device(0).Grant() // there when the answer is

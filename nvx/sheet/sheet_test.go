@@ -174,7 +174,7 @@ func TestLoadRefusesWhatIsNoSheetOfTheDevice(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "no regular file") {
 			t.Errorf("a pipe: %v", err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Error("waits for who writes into a pipe")
 	}
 }

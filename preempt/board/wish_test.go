@@ -43,7 +43,7 @@ func TestWaitWishIsWoken(t *testing.T) {
 			if want, _ := client.Device(0).Wish(); want != 0 {
 				break
 			}
-			err = client.Device(0).WaitWish(0, 10*time.Second)
+			err = client.Device(0).WaitWish(0, time.Minute)
 		}
 		woken <- err
 	}()
@@ -55,7 +55,7 @@ func TestWaitWishIsWoken(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("not woken")
 	}
 }

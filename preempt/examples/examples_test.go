@@ -33,7 +33,7 @@ func run(t *testing.T, env []string, argv ...string) string {
 	cmd.Env = append(os.Environ(), env...)
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.Output()
 	if err != nil || stderr.Len() > 0 {

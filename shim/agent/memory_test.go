@@ -37,7 +37,7 @@ func underLibrary(t *testing.T, test string) {
 	if said, err := gcc.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %v\n%s", gcc.Args, err, said)
 	}
-	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=60s")
+	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=5m")
 	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...),
 		"XMSCHED_TEST_INNER="+out, "XMSCHED_LIB="+out, "XMSCHED_MEMORY=1", "LD_PRELOAD="+filepath.Join(out, "libxmsched.so"))
 	said, err := cmd.CombinedOutput()
@@ -103,7 +103,7 @@ func govern(t *testing.T) *governed {
 
 // host waits for what the library lends.
 func (g *governed) host(out string) uintptr {
-	for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+	for began := time.Now(); time.Since(began) < time.Minute; time.Sleep(time.Millisecond) {
 		lib, err := purego.Dlopen(filepath.Join(out, "libxagent.so"), purego.RTLD_NOW)
 		g.must(err)
 		ask, err := purego.Dlsym(lib, "test_host")
@@ -140,7 +140,7 @@ func (g *governed) hold(h board.Hold) {
 		if v.Did == g.wish && v.Held == h {
 			return
 		}
-		if v.Did == g.wish || time.Since(began) > 10*time.Second {
+		if v.Did == g.wish || time.Since(began) > time.Minute {
 			g.t.Errorf("hold %s: %+v", h, v)
 			return
 		}

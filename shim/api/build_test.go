@@ -49,7 +49,7 @@ func compile(t *testing.T, source string, flags ...string) string {
 	return bin
 }
 
-// run expects a program to succeed within a minute; it finds the library, and
+// run expects a program to succeed within five minutes; it finds the library, and
 // the simulated driver where env names one.
 func run(t *testing.T, env []string, program string, args ...string) string {
 	t.Helper()
@@ -64,7 +64,7 @@ func run(t *testing.T, env []string, program string, args ...string) string {
 		"XM_PTX="+filepath.Join(simtest.Root(t), "hal", "kernels", "kernels.ptx"))
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.Output()
 	if err != nil {

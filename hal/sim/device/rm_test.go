@@ -180,7 +180,7 @@ func TestDeepObjects(t *testing.T) {
 	if r := c.rm(opRMFree, root, root, 0, 0); r.Result != success {
 		t.Fatalf("status %#x", r.Result)
 	}
-	if took := time.Since(begun); n < 1000 || took > 5*time.Second {
+	if took := time.Since(begun); n < 1000 || took > time.Minute {
 		t.Errorf("%d objects below each other went in %v", n, took)
 	}
 	if r := c.rm(opRMLook, root, parent, 0, 0); r.Result != rmInvalidClient {

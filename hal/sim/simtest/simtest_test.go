@@ -31,10 +31,10 @@ func command(t *testing.T, bin string, env []string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// run expects a program to succeed within a minute.
+// run expects a program to succeed within five minutes.
 func run(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
-	timer := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	timer := time.AfterFunc(5*time.Minute, func() { _ = cmd.Process.Kill() })
 	defer timer.Stop()
 	out, err := cmd.Output()
 	if err != nil {

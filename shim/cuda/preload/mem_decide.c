@@ -10,7 +10,17 @@
 #include "sys.h"
 #include "thread.h"
 
-#define ANSWER_NS 200000000u /* the agent attaches the board beside the program's start; then the daemon answers */
+#define ANSWER_MS 200u /* the agent attaches the board beside the program's start; then the daemon answers */
+#define ANSWER_MOST_MS 60000u
+
+/* $XMSCHED_MEMORY_WAIT: how many milliseconds an answer may take, on machines so busy that the agent starts later. */
+static uint64_t patience(void)
+{
+	const char *text = getenv("XMSCHED_MEMORY_WAIT");
+	unsigned long ms = text ? strtoul(text, NULL, 10) : ANSWER_MS;
+
+	return (uint64_t)(ms < ANSWER_MOST_MS ? ms : ANSWER_MOST_MS) * 1000000;
+}
 
 /* xrun says so when the daemon manages memory: nothing is waited for otherwise. */
 static bool expected(void)
@@ -54,7 +64,7 @@ static enum answer ask(uint32_t section, struct xm_watch watch[2], unsigned *n)
 
 static enum answer wait_for_answer(uint32_t section)
 {
-	uint64_t end = xm_now() + ANSWER_NS, now;
+	uint64_t end = xm_now() + patience(), now;
 	struct xm_watch watch[2];
 	enum answer a;
 	unsigned n;

@@ -72,7 +72,7 @@ func TestStartTimeOfAwkwardNames(t *testing.T) {
 	}
 	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
 	for start := time.Now(); Name(cmd.Process.Pid) != "a) R 1 (b"; time.Sleep(time.Millisecond) {
-		if time.Since(start) > 5*time.Second {
+		if time.Since(start) > time.Minute {
 			t.Fatalf("the program calls itself %q", Name(cmd.Process.Pid))
 		}
 	}
@@ -118,7 +118,7 @@ func TestZombieIsDead(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	for began := time.Now(); p.Alive(); time.Sleep(time.Millisecond) {
-		if time.Since(began) > 5*time.Second {
+		if time.Since(began) > time.Minute {
 			t.Fatal("it was killed, and counts as alive")
 		}
 	}

@@ -42,46 +42,53 @@ func (s *sliced) work(d time.Duration) {
 func TestSharesOnTimeSlices(t *testing.T) {
 	const total, step, slice = 12 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond
 	short, long := 60*time.Microsecond, 5020*time.Microsecond
-	for _, shares := range [][]int{{75, 25}, {90, 10}, {50, 30, 20}} {
-		for _, lengths := range [][]time.Duration{{short}, {long}, {short, long}} {
-			t.Run(fmt.Sprint(shares, lengths), func(t *testing.T) {
-				r := newRig(t)
-				r.turn(func(p *Plane) { p.SetPolicy(compute.PUP()) })
-				d := &sliced{slice: slice}
-				for i, share := range shares {
-					k := r.kernels(compute.TaskID(i+1), share, lengths[i%len(lengths)])
-					d.contexts = append(d.contexts, k)
-					k.launch()
-					k.ready(true)
-				}
-				for r.now < total {
-					if r.now == total/10 { // until then it learns how long they are
-						for _, k := range d.contexts {
-							k.took = 0
-						}
-					}
+	for _, c := range []struct {
+		shares  []int
+		lengths []time.Duration
+	}{
+		{[]int{75, 25}, []time.Duration{short}},
+		{[]int{75, 25}, []time.Duration{short, long}},
+		{[]int{90, 10}, []time.Duration{long}},
+		{[]int{50, 30, 20}, []time.Duration{short, long}},
+	} {
+		shares, lengths := c.shares, c.lengths
+		t.Run(fmt.Sprint(shares, lengths), func(t *testing.T) {
+			r := newRig(t)
+			r.turn(func(p *Plane) { p.SetPolicy(compute.PUP()) })
+			d := &sliced{slice: slice}
+			for i, share := range shares {
+				k := r.kernels(compute.TaskID(i+1), share, lengths[i%len(lengths)])
+				d.contexts = append(d.contexts, k)
+				k.launch()
+				k.ready(true)
+			}
+			for r.now < total {
+				if r.now == total/10 { // until then it learns how long they are
 					for _, k := range d.contexts {
-						k.launch()
+						k.took = 0
 					}
-					d.work(step)
-					r.pass(step)
 				}
-				var all time.Duration
 				for _, k := range d.contexts {
-					all += k.took
+					k.launch()
 				}
-				for i, k := range d.contexts {
-					got := 100 * float64(k.took) / float64(all)
-					t.Logf("task %d: %.2f %%, want %d", i+1, got, shares[i])
-					if want := float64(shares[i]); math.Abs(got-want) > want/100 {
-						t.Errorf("task %d got %.2f %%, want %v", i+1, got, want)
-					}
+				d.work(step)
+				r.pass(step)
+			}
+			var all time.Duration
+			for _, k := range d.contexts {
+				all += k.took
+			}
+			for i, k := range d.contexts {
+				got := 100 * float64(k.took) / float64(all)
+				t.Logf("task %d: %.2f %%, want %d", i+1, got, shares[i])
+				if want := float64(shares[i]); math.Abs(got-want) > want/100 {
+					t.Errorf("task %d got %.2f %%, want %v", i+1, got, want)
 				}
-				if all < (total-total/10)*99/100 {
-					t.Errorf("%v of the device used in %v", all, total-total/10)
-				}
-			})
-		}
+			}
+			if all < (total-total/10)*99/100 {
+				t.Errorf("%v of the device used in %v", all, total-total/10)
+			}
+		})
 	}
 }
 

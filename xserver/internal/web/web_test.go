@@ -111,11 +111,11 @@ func TestSlowClientsAreClosed(t *testing.T) {
 		conn := connect(part)
 		defer conn.Close()
 		defer func() {
-			_ = conn.SetReadDeadline(time.Now().Add(10 * time.Second))
+			_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 			if _, err := io.Copy(io.Discard, conn); errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%q is kept: %v", part, err)
 			}
-			if d := time.Since(begin); d > 5*time.Second {
+			if d := time.Since(begin); d > time.Minute {
 				t.Errorf("%q was kept for %v", part, d)
 			}
 		}()

@@ -104,7 +104,7 @@ func (p *program) build(t testing.TB) string {
 // run runs one test of the program; it must end well, and soon enough.
 func (p *program) run(t testing.TB, args ...string) []byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	var out, errs bytes.Buffer
 	cmd := exec.CommandContext(ctx, p.build(t), args...)

@@ -86,7 +86,7 @@ func (r run) command(ctx context.Context, path string, args ...string) *exec.Cmd
 // test.
 func (r run) output(t testing.TB, path string, args ...string) (stdout, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := r.command(ctx, path, args...)
 	var out, errs bytes.Buffer
