@@ -158,7 +158,10 @@ func decodeModel(r *reader) (*Model, error) {
 		return nil, refuse("kernel %.40q: a template cannot be", m.kernel.Name)
 	}
 	for _, s := range m.samples {
-		s.sign = m.layout.sign(&s.launch, s.pointers(nil))
+		s.launch.appendScalars(&m.not)
+	}
+	for _, s := range m.samples {
+		s.sign = m.layout.sign(&s.launch, s.pointers(&m.not))
 	}
 	return m, nil
 }

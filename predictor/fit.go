@@ -106,8 +106,12 @@ type fitter struct {
 
 func (f *fitter) collect() {
 	f.views = make(map[uint16][]view)
+	not := f.layout.noPointers()
+	for _, s := range f.samples {
+		s.launch.appendScalars(&not)
+	}
 	for i, s := range f.samples {
-		f.pointers = append(f.pointers, s.pointers(nil))
+		f.pointers = append(f.pointers, s.pointers(&not))
 		for _, v := range look(i, s, f.pointers[i]) {
 			if f.views[v.at.slot] == nil {
 				f.slots = append(f.slots, v.at.slot)

@@ -63,12 +63,19 @@ const maxPointers = 512
 
 func (l *Launch) params() []byte { return l.Params[:min(len(l.Params), MaxParams)] }
 
-// appendPointers finds the pointers of a launch, in the order of their slots.
-func (l *Launch) appendPointers(dst []pointer, ranges *Ranges) []pointer {
+// wordSet is a set of the 8-byte words of the parameters.
+type wordSet [MaxParams / 8 / 64]uint64
+
+func (w *wordSet) has(at int) bool { return w[at/512]>>(at/8%64)&1 != 0 }
+func (w *wordSet) add(at int)      { w[at/512] |= 1 << (at / 8 % 64) }
+
+// appendPointers finds the pointers of a launch, in the order of their slots. Words
+// of the set are none.
+func (l *Launch) appendPointers(dst []pointer, ranges *Ranges, not *wordSet) []pointer {
 	p := l.params()
 	for at := 0; at+8 <= len(p); at += 8 {
 		word := binary.LittleEndian.Uint64(p[at:])
-		if word < ranges.low || word >= ranges.end {
+		if word < ranges.low || word >= ranges.end || not.has(at) {
 			continue
 		}
 		if in, ok := ranges.Find(word); ok {
@@ -81,6 +88,18 @@ func (l *Launch) appendPointers(dst []pointer, ranges *Ranges) []pointer {
 		}
 	}
 	return dst
+}
+
+// appendScalars adds the words that hold no address, though they hold something:
+// two small numbers side by side may look like one in another launch. Addresses of
+// devices lie between 2^32 and 2^48: the driver makes them the same for the host.
+func (l *Launch) appendScalars(w *wordSet) {
+	p := l.params()
+	for at := 0; at+8 <= len(p); at += 8 {
+		if word := binary.LittleEndian.Uint64(p[at:]); word != 0 && (word < 1<<32 || word >= 1<<48) {
+			w.add(at)
+		}
+	}
 }
 
 // maxMaps bounds the tensor maps of a launch.

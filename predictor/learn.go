@@ -17,7 +17,7 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	if len(m.samples) >= maxSamples || m.launches < m.restUntil || m.stats.Dropped >= maxDropped {
 		return false
 	}
-	m.pointers = l.appendPointers(m.pointers[:0], ranges)
+	m.pointers = l.appendPointers(m.pointers[:0], ranges, &m.not)
 	if len(m.pointers) == 0 {
 		return false
 	}
@@ -203,7 +203,8 @@ type Outcome struct {
 // time of the launch. Launches of which nothing can be learnt (no parameters, no
 // pointer) are ignored.
 func (m *Model) Observe(l *Launch, ranges *Ranges, o *Observation) Outcome {
-	pointers := l.appendPointers(nil, ranges)
+	l.appendScalars(&m.not)
+	pointers := l.appendPointers(nil, ranges, &m.not)
 	if len(pointers) == 0 {
 		return Outcome{}
 	}
@@ -327,7 +328,7 @@ func (m *Model) rest() {
 // agrees says whether a variant's templates, verified or not, predicted a sample.
 func (m *Model) agrees(v *variant, s *sample) bool {
 	f := fitter{layout: &m.layout, effort: &effort{maxEffort}, samples: []*sample{s}}
-	f.pointers = append(f.pointers, s.pointers(nil))
+	f.pointers = append(f.pointers, s.pointers(&m.not))
 	var out fitted
 	for i := range f.pointers[0] {
 		p := &f.pointers[0][i]

@@ -70,6 +70,10 @@ func (l *Library) put(k Kernel) *Model {
 func (m *Model) setLayout(params []Param) {
 	m.kernel.Params = params
 	m.layout = layout{params: params, known: len(params) > 0}
+	m.not = m.layout.noPointers()
+	for _, s := range m.samples {
+		s.launch.appendScalars(&m.not)
+	}
 }
 
 // evict lets a sixteenth of the models go, so that the search for the oldest is

@@ -45,6 +45,7 @@ type Model struct {
 	audit, largest      uint64 // see due
 	score               *Score
 
+	not      wordSet   // the words that hold no pointers
 	pointers []pointer // for use within a call
 }
 
@@ -71,7 +72,7 @@ func (m *Model) Kernel() Kernel { return m.kernel }
 // allocates nothing if dst has room.
 func (m *Model) AppendTouches(dst []Touch, l *Launch, ranges *Ranges) ([]Touch, Basis) {
 	m.launches++
-	m.pointers = l.appendPointers(m.pointers[:0], ranges)
+	m.pointers = l.appendPointers(m.pointers[:0], ranges, &m.not)
 	dst, basis := m.append(dst, l, m.pointers)
 	for _, s := range m.strays {
 		if in, ok := ranges.Find(s.Base); ok && in.Base == s.Base {

@@ -150,7 +150,9 @@ func watched(o *Observation, r Range) bool {
 }
 
 // pointers finds the sample's pointers into watched memory.
-func (s *sample) pointers(dst []pointer) []pointer { return s.launch.appendPointers(dst, &s.ranges) }
+func (s *sample) pointers(not *wordSet) []pointer {
+	return s.launch.appendPointers(nil, &s.ranges, not)
+}
 
 // runs are the sample's stretches with neighbours joined, whatever their access.
 func (s *sample) runs(dst []span) []span {

@@ -31,6 +31,8 @@ const (
 	hashBase  = 0x9e3779b97f4a7c15
 	doubtMore = 4
 	doubtMost = 16
+	// maxSkipped is how many commands may be missing at one place.
+	maxSkipped = 4
 )
 
 // hashTop is hashBase to the power of preceding.
@@ -72,21 +74,31 @@ func (p *period) push(s step) {
 	}
 }
 
-// expect compares a command with the one that followed in the past.
+// expect compares a command with the one that followed in the past. One that is
+// too many, or a few that are missing, do not end it: something is done every tenth
+// step only.
 func (p *period) expect(s step) {
 	if !p.sure {
 		return
 	}
-	if !p.kept(p.follow) || p.at(p.follow).id != s.id {
-		p.sure = false
+	for n := p.follow; n <= p.follow+maxSkipped && p.kept(n); n++ {
+		if p.at(n).id != s.id {
+			continue
+		}
+		if n == p.follow && p.at(n).anchor == s.anchor {
+			p.doubt = max(p.doubt-1, 0)
+		} else {
+			p.doubtful()
+		}
+		p.follow = n + 1
 		return
 	}
-	if p.at(p.follow).anchor == s.anchor {
-		p.doubt = max(p.doubt-1, 0)
-	} else if p.doubt += doubtMore; p.doubt >= doubtMost {
-		p.sure = false
-	}
-	p.follow++
+	p.doubtful()
+}
+
+func (p *period) doubtful() {
+	p.doubt += doubtMore
+	p.sure = p.doubt < doubtMost
 }
 
 // look finds the last place where the same commands preceded.

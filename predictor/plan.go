@@ -191,14 +191,14 @@ type Use struct {
 
 // Ahead calls yield with what will be touched before the horizon, in the order of
 // time, as though one command ran after the other. It ends sooner where no more is
-// known, and after one period: from there on nothing new is touched.
-func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) {
+// known, and after one period: from there on nothing new is touched. It returns
+// how far it came.
+func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) (now time.Duration) {
 	for _, t := range p.slow {
 		if !yield(Use{0, t}) {
 			return
 		}
 	}
-	now := time.Duration(0)
 	emit := func(n uint64) bool {
 		if now >= horizon {
 			return false
@@ -220,4 +220,5 @@ func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) {
 		}
 	}
 	p.period.ahead(emit)
+	return
 }

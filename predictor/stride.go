@@ -121,6 +121,8 @@ func (f *finderOfChunks) chunk(v *view, step, n uint64) bound {
 	switch shown := uint64(len(v.chunks)); {
 	case shown == 0 && !s.lossy:
 		b.hi, b.softHi = 0, 0
+	case shown == 1 && n == 1+v.hidden && product(n-1, step) >= v.extent.hi:
+		b = v.extent
 	case shown == 1 && n >= 1: // they lie too close to be told apart
 		before := product(n-1, step)
 		b = v.extent

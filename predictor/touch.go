@@ -36,7 +36,7 @@ type Touch struct {
 
 // Span is the stretch of addresses from the first chunk to the last.
 func (t Touch) Span() Range {
-	if t.Count <= 1 {
+	if t.Count <= 1 || t.Bytes == 0 {
 		return Range{t.Base, t.Bytes}
 	}
 	return Range{t.Base, product(t.Stride, uint64(t.Count-1)) + t.Bytes}

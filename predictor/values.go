@@ -30,6 +30,23 @@ type layout struct {
 	known  bool
 }
 
+// noPointers are the words that cannot hold a pointer: those that are not within
+// one parameter.
+func (l *layout) noPointers() (w wordSet) {
+	if !l.known {
+		return w
+	}
+	for i := range w {
+		w[i] = ^uint64(0)
+	}
+	for _, p := range l.params {
+		for at := (int64(p.Offset) + 7) &^ 7; at+8 <= min(int64(p.Offset)+int64(p.Bytes), MaxParams); at += 8 {
+			w[at/512] &^= 1 << (at / 8 % 64)
+		}
+	}
+	return w
+}
+
 // words calls yield with each possible value of launches that have n parameter
 // bytes; words for which pointer is true, and their halves, are left out.
 func (l *layout) words(n int, pointer func(at uint16) bool, yield func(source)) {

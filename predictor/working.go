@@ -12,7 +12,7 @@ type Working struct {
 	// Bytes is their sum.
 	Bytes uint64
 	// Until is how far ahead is known; less than the horizon where the commands
-	// come to an end and do not repeat.
+	// come to an end and do not repeat, or repeat sooner.
 	Until time.Duration
 
 	seen []span // by address
@@ -22,8 +22,7 @@ type Working struct {
 // task's memory should come in, and how much of it. w is used again.
 func (p *Plan) WorkingSet(w *Working, horizon time.Duration) {
 	w.Ranges, w.Bytes, w.Until, w.seen = w.Ranges[:0], 0, 0, w.seen[:0]
-	p.Ahead(horizon, func(u Use) bool {
-		w.Until = u.At
+	w.Until = p.Ahead(horizon, func(u Use) bool {
 		if u.Count > 1 && u.Stride >= u.Bytes+Block {
 			for i := range uint64(u.Count) {
 				base := u.Base + i*u.Stride
@@ -39,10 +38,10 @@ func (p *Plan) WorkingSet(w *Working, horizon time.Duration) {
 
 // add takes in a stretch: what of it was not there comes next in the order.
 func (w *Working) add(base, end uint64) {
-	s := widen(base, end, 0, Block)
-	if s.base >= s.end {
+	if base >= end {
 		return
 	}
+	s := widen(base, end, 0, Block)
 	// All that overlap or touch it become one.
 	i, _ := slices.BinarySearchFunc(w.seen, s.base, func(a span, b uint64) int {
 		if a.end < b {

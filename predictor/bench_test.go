@@ -1,0 +1,118 @@
+package predictor
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+)
+
+// trained is a model that knows a kernel, in a process with as many allocations as
+// PyTorch's allocator makes.
+func trained(tb testing.TB, mk maker) (*Model, *world, made) {
+	w := newWorld(1, true)
+	for range 1000 {
+		w.allocate(20 << 20)
+	}
+	r := rand.New(rand.NewPCG(1, 1))
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "k"}}, 1)
+	for range 30 {
+		l := mk(w, r)
+		m.Observe(&l.launch, &w.ranges, &Observation{Touched: blocks(l.touched), Grain: Block})
+	}
+	l := mk(w, r)
+	if _, basis := m.AppendTouches(nil, &l.launch, &w.ranges); basis != Verified {
+		tb.Fatalf("predictions rest on %v", basis)
+	}
+	return m, w, l
+}
+
+// BenchmarkEval is a prediction: the limit is 1 us.
+func BenchmarkEval(b *testing.B) {
+	for _, k := range []struct {
+		name string
+		make maker
+	}{{"elementwise", elementwise}, {"gemm", gemm}, {"blas", blas}, {"moded", moded}, {"convolution", convolution}, {"concatenate", concatenate}} {
+		b.Run(k.name, func(b *testing.B) {
+			m, w, l := trained(b, k.make)
+			var dst []Touch
+			b.ReportAllocs()
+			for b.Loop() {
+				dst, _ = m.AppendTouches(dst[:0], &l.launch, &w.ranges)
+			}
+			b.ReportMetric(float64(len(dst)), "touches")
+		})
+	}
+}
+
+func TestEvalDoesNotAllocate(t *testing.T) {
+	for name, mk := range map[string]maker{"elementwise": elementwise, "blas": blas, "moded": moded} {
+		m, w, l := trained(t, mk)
+		dst := make([]Touch, 0, 8)
+		if n := testing.AllocsPerRun(100, func() { dst, _ = m.AppendTouches(dst[:0], &l.launch, &w.ranges) }); n != 0 {
+			t.Errorf("%s: %v allocations a prediction", name, n)
+		}
+	}
+}
+
+// BenchmarkUnknown is a launch of a kernel that nothing is known of.
+func BenchmarkUnknown(b *testing.B) {
+	_, w, l := trained(b, blas)
+	m := NewLibrary(Config{}).Kernel(Kernel{}, 1)
+	var dst []Touch
+	b.ReportAllocs()
+	for b.Loop() {
+		dst, _ = m.AppendTouches(dst[:0], &l.launch, &w.ranges)
+	}
+}
+
+// BenchmarkObserve is an observation of a known kernel, with the fit.
+func BenchmarkObserve(b *testing.B) {
+	for _, k := range []struct {
+		name string
+		make maker
+	}{{"elementwise", elementwise}, {"blas", blas}, {"gather", gather}} {
+		b.Run(k.name, func(b *testing.B) {
+			w := newWorld(1, true)
+			r := rand.New(rand.NewPCG(1, 1))
+			var l [MaxObservations]made
+			for i := range l {
+				l[i] = k.make(w, r)
+			}
+			for b.Loop() {
+				m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "k"}}, 1)
+				for i := range l {
+					m.Observe(&l[i].launch, &w.ranges, &Observation{Touched: blocks(l[i].touched), Grain: Block})
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N*MaxObservations), "ms/observation")
+		})
+	}
+}
+
+// BenchmarkSubmit is a command taken into a plan, and BenchmarkWorkingSet what is
+// asked of it at a turn, with steps of 1,000 commands.
+func BenchmarkSubmit(b *testing.B) {
+	p := NewPlan(PlanConfig{})
+	touches := []Touch{read(1<<40, 8<<20), write(2<<40, 8<<20)}
+	n := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		touches[0].Base = 1<<40 + n%1000<<24
+		p.Submit(Command{Queue: 1, Sequence: n, ID: n % 10, Touches: touches})
+	}
+}
+
+func BenchmarkWorkingSet(b *testing.B) {
+	p := NewPlan(PlanConfig{})
+	for n := uint64(1); n <= 3000; n++ {
+		p.Submit(Command{Queue: 1, Sequence: n, ID: n % 10, Touches: []Touch{read(1<<40+n%1000<<24, 8<<20), write(2<<40+n%50<<24, 4<<20)}})
+	}
+	p.Complete(1, 2990)
+	var w Working
+	b.ReportAllocs()
+	for b.Loop() {
+		p.WorkingSet(&w, time.Second)
+	}
+	b.ReportMetric(float64(len(w.Ranges)), "ranges")
+}
