@@ -231,3 +231,69 @@ func TestInnerMovesUnderTheLibrary(t *testing.T) {
 		t.Errorf("hardly anything moved: %+v", v)
 	}
 }
+
+func TestCleanMemoryUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerCleanUnderTheLibrary") }
+
+// TestInnerCleanUnderTheLibrary has a segment go and come: what the program did not write to
+// is not copied the second time, and where it altered one bit it is, and has that bit
+// afterwards.
+func TestInnerCleanUnderTheLibrary(t *testing.T) {
+	g := govern(t)
+	device, err := g.driver.Device(0)
+	g.must(err)
+	own, err := g.driver.PrimaryContext(device)
+	g.must(err)
+	g.must(own.SetCurrent())
+	const bytes = 32 * memory.MiB
+	data, err := g.driver.MemAlloc(uint64(bytes))
+	g.must(err)
+	g.must(g.driver.MemsetD32(data, 7, uint64(bytes/4)))
+	g.must(own.Synchronize())
+	g.serve()
+	await := func(what string, good func(v board.MemoryView) bool) (v board.MemoryView) {
+		for began := time.Now(); ; time.Sleep(time.Millisecond) {
+			if v = g.board.MemoryView(0); good(v) {
+				return v
+			}
+			if time.Since(began) > 20*time.Second {
+				t.Fatalf("waited for %s: %+v", what, v)
+			}
+		}
+	}
+	round := func() board.MemoryView {
+		g.hold(board.HoldAll)
+		g.order(0)
+		await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
+		g.order(memory.GiB)
+		v := await("it to come", func(v board.MemoryView) bool {
+			return v.Resident == uint64(bytes) && v.Loading == 0 && v.Kept == uint64(bytes)
+		})
+		g.hold(board.HoldNone)
+		return v
+	}
+	flip := func(byteAt uint64, bit byte) {
+		var b [1]byte
+		g.must(g.driver.MemcpyDtoH(b[:], data+abi.DevicePtr(byteAt)))
+		b[0] ^= bit
+		g.must(g.driver.MemcpyHtoD(data+abi.DevicePtr(byteAt), b[:]))
+	}
+	if v := round(); v.Out != uint64(bytes) || v.Clean.Spared != 0 {
+		t.Fatalf("the first time: %+v", v)
+	}
+	if v := round(); v.Out != uint64(bytes) || v.Clean.Spared != uint64(bytes) || v.Clean.Wrong != 0 {
+		t.Errorf("unchanged: %+v", v)
+	}
+	flip(uint64(bytes)-1, 0x80)
+	if v := round(); v.Out != 2*uint64(bytes) || v.Clean.Spared != uint64(bytes) || v.Clean.Wrong != uint64(bytes) {
+		t.Errorf("one bit altered: %+v", v)
+	}
+	flip(uint64(bytes)-1, 0x80)
+	round() // it is not looked at this time, as it had changed the last
+	host := make([]byte, bytes)
+	g.must(g.driver.MemcpyDtoH(host, data))
+	for k := 0; k < len(host); k += 4 {
+		if n := binary.LittleEndian.Uint32(host[k:]); n != 7 {
+			t.Fatalf("word at %#x is %d", k, n)
+		}
+	}
+}
