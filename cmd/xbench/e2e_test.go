@@ -256,7 +256,7 @@ func TestStartup(t *testing.T) {
 			}
 		}
 		first := byMode(t, r, rows.ModeFree).Metrics["first_init_extra_ms"]
-		return unless(first <= 50, "the first cuInit is later by %v ms", first) // ten times the bound
+		return unless(first <= 50, "the first cuInit is later by %v ms", first)
 	})
 	left(t)
 }
@@ -306,7 +306,7 @@ func TestSimulatedRowsReachNothing(t *testing.T) {
 }
 
 func TestInterruptEndsEverything(t *testing.T) {
-	cmd := command(t, "demo", "--sim", "--out", t.TempDir())
+	cmd := command(t, "demo", "--sim", "--quick", "--out", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -333,7 +333,7 @@ func TestInterruptEndsEverything(t *testing.T) {
 
 // Nobody can clean up after SIGKILL: the children end by themselves.
 func TestKilledBenchLeavesNothing(t *testing.T) {
-	cmd := command(t, "demo", "--sim", "--out", t.TempDir())
+	cmd := command(t, "demo", "--sim", "--quick", "--out", t.TempDir())
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

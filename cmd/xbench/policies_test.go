@@ -45,7 +45,7 @@ func TestDecisionOfMany(t *testing.T) {
 		t.Errorf("%+v", r[0].Params)
 	}
 	// A machine with other work makes fewer, never more.
-	if m["edges_per_s"] < 100 || m["edges_per_s"] > 500 {
+	if m["edges_per_s"] <= 0 || m["edges_per_s"] > 500 {
 		t.Errorf("%v edges a second, asked for 400", m["edges_per_s"])
 	}
 	if _, ok := m["daemon_busy_pct"]; !ok {
