@@ -6,7 +6,7 @@
 #ifndef XM_SIM_TENSORMAP_H
 #define XM_SIM_TENSORMAP_H
 
-#include "cu.h"
+#include <stdint.h>
 
 #define SIM_TENSOR_RANK 5u
 #define SIM_TENSOR_MAGIC 0x50414d58u /* "XMAP" */

@@ -15,6 +15,9 @@ func TestCase12HostFunctionsKeepTheirPlace(t *testing.T) {
 // A graph launch is one submission, however many nodes and threads there are.
 func TestGraphs(t *testing.T) { run(t, program(t, "graphs", simtest.Start(t))) }
 
+// Descriptors of tensors hold what they were made of; what the vendor documents as wrong is refused.
+func TestTensorMaps(t *testing.T) { run(t, program(t, "tensormaps", simtest.Start(t))) }
+
 // Case 17: captures of one thread beside the work of another; what a capture
 // forbids is refused with the driver's code.
 func TestCase17Captures(t *testing.T) { run(t, program(t, "captures", simtest.Start(t))) }
