@@ -49,6 +49,8 @@ type Host interface {
 	Uncovered() []string
 	// WarnOnce writes one line to the program's standard error, once a code.
 	WarnOnce(code Warning, text string)
+	// Left says that a process which is going away need not wait for the agent.
+	Left()
 }
 
 // Warning is a code of WarnOnce: each is said once in the life of a process.
@@ -56,14 +58,15 @@ type Warning int
 
 // The agent's warnings. 1 to 31 are the C library's own.
 const (
-	WarnConfig   Warning = 32 + iota // the environment cannot be understood
-	WarnAbsent                       // no daemon at the start, or none that can be got at
-	WarnLost                         // the daemon went away
-	WarnRefused                      // the daemon refused this process
-	WarnTrouble                      // anything else that keeps us from attaching; tried again
-	WarnBroken                       // the agent itself failed
-	WarnLevel                        // the level that was asked for is not to be had
-	WarnLearning                     // nothing can be learnt of the program
+	WarnConfig    Warning = 32 + iota // the environment cannot be understood
+	WarnAbsent                        // no daemon at the start, or none that can be got at
+	WarnLost                          // the daemon went away
+	WarnRefused                       // the daemon refused this process
+	WarnTrouble                       // anything else that keeps us from attaching; tried again
+	WarnBroken                        // the agent itself failed
+	WarnLevel                         // the level that was asked for is not to be had
+	WarnLearning                      // nothing can be learnt of the program
+	WarnTemplates                     // the user's templates cannot be used, or kept
 )
 
 // retryAfter is the pause before the daemon is tried again. It is also how long
@@ -78,6 +81,8 @@ type Agent struct {
 	host   Host
 	cfg    Config
 	engine *mover.Engine // nil: memory stays where it is
+
+	forecast *Forecast // nil: nobody says what commands touch
 
 	parts  sync.WaitGroup
 	ctx    context.Context
@@ -103,12 +108,20 @@ func Start(host Host, cfg Config) *Agent {
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if cfg.Memory != nil {
-		a.engine = mover.New(mover.Config{Memory: cfg.Memory, Go: a.goQuietly})
+		c := mover.Config{Memory: cfg.Memory, Go: a.goQuietly}
+		if cfg.Commands != nil && cfg.Knowledge != nil {
+			a.forecast = NewForecast(cfg.Commands, cfg.Knowledge)
+			c.Uses = a.forecast
+		}
+		a.engine = mover.New(c)
 	}
 	a.goSafely(a.supervise)
 	a.goSafely(a.listen)
 	if cfg.Learning != nil {
 		a.goQuietly(func() { a.learn(a.ctx, cfg.Learning) })
+		if cfg.Knowledge != nil {
+			a.goQuietly(func() { a.keep(a.ctx) })
+		}
 	}
 	return a
 }
@@ -207,6 +220,10 @@ func (a *Agent) attached(at *client.Attachment) error {
 		moves.Add(1)
 		a.goQuietly(func() { defer moves.Done(); a.moveMemory(serving, view, at) })
 	}
+	if a.forecast != nil {
+		moves.Add(1)
+		a.goQuietly(func() { defer moves.Done(); a.foresee(serving, view) })
+	}
 
 	gone := make(chan struct{})
 	a.goQuietly(func() { at.Gone(); close(gone) })
@@ -271,6 +288,10 @@ func (a *Agent) listen() {
 		news := a.host.WaitNews(beatEvery)
 		if news&Leaving != 0 {
 			a.beat(true)
+			if a.cfg.Knowledge != nil {
+				a.cfg.Knowledge.Save()
+			}
+			a.host.Left()
 			return
 		}
 		a.beat(false)

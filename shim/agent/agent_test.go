@@ -98,6 +98,8 @@ func (h *fakeHost) Uncovered() []string {
 	return append([]string(nil), h.uncovered...)
 }
 
+func (h *fakeHost) Left() {}
+
 func (h *fakeHost) WarnOnce(code Warning, text string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

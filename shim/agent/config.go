@@ -21,6 +21,8 @@ type Config struct {
 	Memory      mover.Memory
 	// Commands are the program's, as they are recorded; nil: they cannot be.
 	Commands Commands
+	// Knowledge is what is known of kernels; nil: nothing is foreseen or learnt.
+	Knowledge *Knowledge
 	// Learns: the program's launches are to be learnt from. Learning is by what; nil:
 	// they are not.
 	Learns   bool

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"xmsched/memory"
 	"xmsched/nvx/faults"
 	"xmsched/predictor"
 )
@@ -22,6 +23,9 @@ type Learning struct {
 	Observer Observer
 	// Open opens the feed of page faults, when there is a first launch to look at.
 	Open func() (Feed, error)
+	// Host is what of the host's memory may be taken. The driver keeps what it once
+	// took for a range for as long as the range lives.
+	Host memory.Bytes
 }
 
 // Samples are launches that wait for us (shim/cuda/preload/samples.h). Whoever is
@@ -76,13 +80,13 @@ type Device interface {
 // Feed is a fault feed (nvx/faults).
 type Feed interface {
 	Drain(take func(faults.Event)) int
-	Flush() error
+	Flush()
 	Dropped() uint64
 	Close()
 }
 
-// Observer learns. Its methods are called on one goroutine, which is not the
-// program's; others may call other methods meanwhile.
+// Observer learns. One of its methods is called at a time, on no thread of the
+// program's.
 type Observer interface {
 	// Worth says whether a launch would tell something new.
 	Worth(c *Command) bool
@@ -102,6 +106,9 @@ const (
 	drainEvery = 200 * time.Microsecond
 	// listenFor is how long one look for a sample takes.
 	listenFor = time.Second
+	// patience is how long a launch waits for an observation before it to be taken
+	// in: less than the C library's limit, behind which it would count as missed.
+	patience = 500 * time.Millisecond
 )
 
 // student learns, on a goroutine of its own.
@@ -110,17 +117,16 @@ type student struct {
 	feed   Feed
 	ranges []faults.Range // reused
 	taken  int
+	spawn  func(func())
+	idle   chan struct{}             // holds one while nothing is taken in
+	kept   map[faults.Range]struct{} // of those, what was on the host before
 }
 
 // learn runs until there is nothing more to learn, or ctx ends.
 func (a *Agent) learn(ctx context.Context, l *Learning) {
 	runtime.LockOSThread() // contexts are the thread's; it ends with the goroutine
-	s := &student{Learning: l}
-	defer func() {
-		if s.feed != nil {
-			s.feed.Close()
-		}
-	}()
+	s := newStudent(l, a.goQuietly)
+	defer s.close()
 	for ctx.Err() == nil {
 		sample, there, err := s.Samples.Next(listenFor)
 		if err != nil {
@@ -138,6 +144,20 @@ func (a *Agent) learn(ctx context.Context, l *Learning) {
 	}
 }
 
+func newStudent(l *Learning, spawn func(func())) *student {
+	s := &student{Learning: l, spawn: spawn, idle: make(chan struct{}, 1), kept: map[faults.Range]struct{}{}}
+	s.idle <- struct{}{}
+	return s
+}
+
+// close waits until what was seen is taken in.
+func (s *student) close() {
+	<-s.idle
+	if s.feed != nil {
+		s.feed.Close()
+	}
+}
+
 func (s *student) open() error {
 	if s.feed != nil {
 		return nil
@@ -152,34 +172,54 @@ func (s *student) open() error {
 
 // look is one sample. Whatever fails, its thread goes on at its limit.
 func (s *student) look(sample *Sample) {
-	if !s.Observer.Worth(&sample.Command) {
+	select {
+	case <-s.idle:
+	case <-time.After(patience):
 		s.Samples.Skip(sample.Number)
 		return
+	}
+	if seen := s.see(sample); seen != nil {
+		c := sample.Command
+		c.payload = slices.Clone(c.payload) // the next sample's lies there
+		s.spawn(func() {
+			defer func() { s.idle <- struct{}{} }()
+			s.Observer.Observe(&c, seen)
+		})
+		return
+	}
+	s.idle <- struct{}{}
+}
+
+// see is what the launch touches; nil: it was not seen alone, or is worth nothing.
+func (s *student) see(sample *Sample) *predictor.Observation {
+	if !s.Observer.Worth(&sample.Command) {
+		s.Samples.Skip(sample.Number)
+		return nil
 	}
 	s.ranges = s.Samples.Ranges(s.ranges[:0])
 	away := s.choose(&sample.Command)
 	if len(away) == 0 || s.Device.Enter(sample.Context) != nil {
 		s.Samples.Skip(sample.Number)
-		return
+		return nil
 	}
 	defer s.Device.Leave()
 	if s.Device.Quiet() != nil || s.Device.Away(away) != nil {
 		s.Samples.Skip(sample.Number)
 		_ = s.Device.Plain(away)
-		return
+		return nil
 	}
 	fold, lossy, alone := s.isolated(sample.Number, away)
 	_ = s.Device.Home(away, sample.Device)
 	if !alone {
-		return
+		return nil
 	}
 	s.taken++
-	s.Observer.Observe(&sample.Command, observation(fold, away, lossy))
+	return observation(fold, away, lossy)
 }
 
 // isolated lets the launch run and reads its faults. alone: nothing else was seen.
 func (s *student) isolated(number uint32, away []faults.Range) (fold *faults.Fold, lossy, alone bool) {
-	_ = s.feed.Flush() // without it some faults may be late, and are taken for the launch's
+	s.feed.Flush()
 	s.feed.Drain(func(faults.Event) {})
 	before := s.feed.Dropped()
 	fold = faults.NewFold(s.ranges)
@@ -194,7 +234,9 @@ func (s *student) isolated(number uint32, away []faults.Range) (fold *faults.Fol
 				return err
 			}
 			if ran {
-				return errors.Join(s.Device.Quiet(), s.feed.Flush())
+				err := s.Device.Quiet()
+				s.feed.Flush()
+				return err
 			}
 		}
 	})
@@ -206,7 +248,7 @@ func (s *student) isolated(number uint32, away []faults.Range) (fold *faults.Fol
 // reading folds what the feed has while work is done, and what it has then.
 func (s *student) reading(fold *faults.Fold, work func() error) error {
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() {
+	s.spawn(func() {
 		defer close(stopped)
 		for {
 			s.feed.Drain(fold.Add)
@@ -216,7 +258,7 @@ func (s *student) reading(fold *faults.Fold, work func() error) error {
 			case <-time.After(drainEvery):
 			}
 		}
-	}()
+	})
 	err := work()
 	close(stop)
 	<-stopped
@@ -229,7 +271,7 @@ func (s *student) reading(fold *faults.Fold, work func() error) error {
 func (s *student) choose(c *Command) []faults.Range {
 	named := make([]bool, len(s.ranges))
 	mark := func(address uint64) {
-		i, exact := slices.BinarySearchFunc(s.ranges, address, func(r faults.Range, at uint64) int { return cmp.Compare(r.Base, at) })
+		i, exact := s.find(address)
 		if !exact {
 			i--
 		}
@@ -254,18 +296,38 @@ func (s *student) choose(c *Command) []faults.Range {
 	if len(first) == 0 { // nothing of the launch would be seen
 		return nil
 	}
-	return within(awayBytes, first, second)
+	return s.within(awayBytes, first, second)
 }
 
-// within takes of each list the smallest, as far as they fit.
-func within(limit uint64, lists ...[]faults.Range) (all []faults.Range) {
+// find is the range that begins at an address, or the next one.
+func (s *student) find(base uint64) (i int, there bool) {
+	return slices.BinarySearchFunc(s.ranges, base, func(r faults.Range, at uint64) int { return cmp.Compare(r.Base, at) })
+}
+
+// within takes of each list the smallest, as far as they fit: one sample, and the
+// host.
+func (s *student) within(limit uint64, lists ...[]faults.Range) (all []faults.Range) {
+	host := uint64(s.Host)
+	for r := range s.kept {
+		if i, there := s.find(r.Base); there && s.ranges[i] == r {
+			host -= min(host, r.Bytes)
+		} else {
+			delete(s.kept, r)
+		}
+	}
 	for _, list := range lists {
 		slices.SortFunc(list, func(a, b faults.Range) int { return cmp.Compare(a.Bytes, b.Bytes) })
 		for _, r := range list {
-			if r.Bytes <= limit {
-				limit -= r.Bytes
-				all = append(all, r)
+			_, kept := s.kept[r]
+			if r.Bytes > limit || !kept && r.Bytes > host {
+				continue
 			}
+			if !kept {
+				s.kept[r] = struct{}{}
+				host -= r.Bytes
+			}
+			limit -= r.Bytes
+			all = append(all, r)
 		}
 	}
 	return all

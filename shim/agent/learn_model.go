@@ -2,37 +2,29 @@ package agent
 
 import (
 	"sync"
-	"time"
 
 	"xmsched/predictor"
 )
 
-// Learner is an Observer over a library of models. It may be used from several
+// Learner is an Observer that adds to what is known. It may be used from several
 // goroutines.
 type Learner struct {
-	commands Commands
+	commands  Commands
+	knowledge *Knowledge
 
-	mu      sync.Mutex
-	library *predictor.Library
-	models  map[uint32]*predictor.Model // by the C library's id of the kernel
-	ranges  predictor.Ranges            // of the last launch that was looked at
-	buffer  []byte
+	mu     sync.Mutex                  // protects all below
+	models map[uint32]*predictor.Model // by the C library's id of the kernel
+	ranges predictor.Ranges            // of the last launch that was looked at
+	buffer []byte
 }
 
-// NewLearner learns into a library.
-func NewLearner(library *predictor.Library, commands Commands) *Learner {
-	return &Learner{commands: commands, library: library, models: map[uint32]*predictor.Model{}}
-}
-
-// Library calls f with the library, which it must not keep.
-func (l *Learner) Library(f func(*predictor.Library)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f(l.library)
+// NewLearner adds to that knowledge.
+func NewLearner(knowledge *Knowledge, commands Commands) *Learner {
+	return &Learner{commands: commands, knowledge: knowledge, models: map[uint32]*predictor.Model{}}
 }
 
 // Worth implements Observer.
-func (l *Learner) Worth(c *Command) bool {
+func (l *Learner) Worth(c *Command) (worth bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.model(c)
@@ -40,7 +32,8 @@ func (l *Learner) Worth(c *Command) bool {
 		return false
 	}
 	launch := LaunchOf(c)
-	return m.Worth(&launch, &l.ranges)
+	l.knowledge.Use(func(*predictor.Library) { worth = m.Worth(&launch, &l.ranges) })
+	return worth
 }
 
 // Observe implements Observer. The ranges are those that Worth saw: the launch's
@@ -50,7 +43,8 @@ func (l *Learner) Observe(c *Command, seen *predictor.Observation) {
 	defer l.mu.Unlock()
 	if m := l.model(c); m != nil {
 		launch := LaunchOf(c)
-		m.Observe(&launch, &l.ranges, seen)
+		l.knowledge.Use(func(*predictor.Library) { m.Observe(&launch, &l.ranges, seen) })
+		l.knowledge.Learnt()
 	}
 }
 
@@ -63,7 +57,7 @@ func (l *Learner) model(c *Command) *predictor.Model {
 	if err != nil || c.Kernel == 0 {
 		return nil
 	}
-	m := l.library.Kernel(KernelOf(k), uint64(time.Now().Unix()))
+	m := l.knowledge.Model(k)
 	l.models[c.Kernel] = m
 	return m
 }

@@ -116,8 +116,8 @@ func (f stagedFeed) Drain(take func(faults.Event)) int {
 	return n
 }
 
-func (f stagedFeed) Flush() error { return f.say("flush") }
-func (f stagedFeed) Close()       { _ = f.say("close") }
+func (f stagedFeed) Flush() { _ = f.say("flush") }
+func (f stagedFeed) Close() { _ = f.say("close") }
 func (f stagedFeed) Dropped() uint64 {
 	if slices.ContainsFunc(f.said, func(line string) bool { return strings.HasPrefix(line, "ran") }) {
 		return f.dropped
@@ -129,11 +129,12 @@ func (f stagedFeed) Dropped() uint64 {
 func learns(t *testing.T, s *stage, open error) *fakeHost {
 	t.Helper()
 	h := &fakeHost{said: map[Warning]bool{}}
-	a := &Agent{host: h}
+	a := &Agent{host: h, cancel: func() {}}
+	defer a.parts.Wait()
 	done := make(chan struct{})
 	go func() { // its own thread, as in the agent
 		defer close(done)
-		a.learn(t.Context(), &Learning{Samples: s, Device: s, Observer: s, Open: func() (Feed, error) { return stagedFeed{s}, open }})
+		a.learn(t.Context(), &Learning{Samples: s, Device: s, Observer: s, Host: 1 << 40, Open: func() (Feed, error) { return stagedFeed{s}, open }})
 	}()
 	<-done
 	return h
@@ -245,7 +246,22 @@ func TestWithoutAFeedNothingIsLearnt(t *testing.T) {
 func TestWithinTakesTheSmallFirst(t *testing.T) {
 	a := []faults.Range{{Base: 1, Bytes: 50}, {Base: 2, Bytes: 10}, {Base: 3, Bytes: 30}}
 	b := []faults.Range{{Base: 4, Bytes: 70}, {Base: 5, Bytes: 9}}
-	if got, want := within(60, a, b), []faults.Range{{Base: 2, Bytes: 10}, {Base: 3, Bytes: 30}, {Base: 5, Bytes: 9}}; !slices.Equal(got, want) {
+	want := []faults.Range{{Base: 2, Bytes: 10}, {Base: 3, Bytes: 30}, {Base: 5, Bytes: 9}}
+	s := newStudent(&Learning{Host: 1000}, nil)
+	s.ranges = slices.Concat(a, b)
+	if got := s.within(60, a, b); !slices.Equal(got, want) {
+		t.Errorf("%v", got)
+	}
+	// The host has room for what was there before, and for 60 bytes more.
+	s.Host = 10 + 30 + 9 + 60
+	if got := s.within(200, a, b); !slices.Equal(got, append(want[:2:2], a[slices.Index(a, faults.Range{Base: 1, Bytes: 50})], want[2])) {
+		t.Errorf("%v", got)
+	}
+	if got := s.within(200, b); len(got) != 1 {
+		t.Errorf("beyond the host's room: %v", got)
+	}
+	s.ranges = []faults.Range{{Base: 4, Bytes: 70}, {Base: 5, Bytes: 9}} // what was freed is no longer kept
+	if got := s.within(200, b); len(got) != 2 {
 		t.Errorf("%v", got)
 	}
 }
@@ -275,7 +291,8 @@ func (table) Ranges(buf []byte) ([]byte, error) {
 // TestLearnerLearns: from observations of a kernel that fills so many bytes the
 // learner's library knows of one that nobody has seen.
 func TestLearnerLearns(t *testing.T) {
-	l := NewLearner(predictor.NewLibrary(predictor.Config{}), table{})
+	known := NewKnowledge(nil, func(err error) { t.Error(err) })
+	l := NewLearner(known, table{})
 	var log bytes.Buffer
 	o := Logged(l, table{}, &log)
 	seen := 0
@@ -303,7 +320,7 @@ func TestLearnerLearns(t *testing.T) {
 	c := kernelCommand(t, 1, high+10*mib, 41*mib)
 	launch := LaunchOf(&c)
 	var touches []predictor.Touch
-	l.Library(func(lib *predictor.Library) {
+	known.Use(func(lib *predictor.Library) {
 		k, _ := table{}.Kernel(1)
 		var ranges predictor.Ranges
 		ranges.Add(predictor.Range{Base: high, Bytes: 64 * mib})

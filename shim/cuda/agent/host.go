@@ -10,6 +10,7 @@ static int  host_attach(const struct xm_host *h, int board, int bell) { return h
 static void host_detach(const struct xm_host *h) { h->detach(); }
 static int  host_wait_news(const struct xm_host *h, int ms) { return h->wait_news(ms); }
 static int  host_uncovered(const struct xm_host *h, char *buf, int n) { return h->uncovered(buf, n); }
+static void host_left(const struct xm_host *h) { h->left(); }
 static void host_warn_once(const struct xm_host *h, int code, const char *text) { h->warn_once(code, text); }
 */
 import "C"
@@ -57,3 +58,5 @@ func (h host) WarnOnce(code agent.Warning, text string) {
 	defer C.free(unsafe.Pointer(c))
 	C.host_warn_once(h.h, C.int(code), c)
 }
+
+func (h host) Left() { C.host_left(h.h) }

@@ -56,8 +56,9 @@ func xm_agent_start(h C.xm_host_ref) (code C.int) {
 		cfg.Memory = memoryOf((*C.struct_xm_host)(h))
 	}
 	cfg.Commands = commandsOf((*C.struct_xm_host)(h))
+	cfg.Knowledge = agent.UserKnowledge(lib)
 	if cfg.Learns {
-		cfg.Learning = learningOf((*C.struct_xm_host)(h), cfg.Commands)
+		cfg.Learning = learningOf((*C.struct_xm_host)(h), cfg.Commands, cfg.Knowledge)
 	}
 	agent.Start(lib, cfg)
 	return 0

@@ -20,8 +20,9 @@ import (
 	"time"
 	"unsafe"
 
+	"xmsched/memory"
 	"xmsched/nvx/faults"
-	"xmsched/predictor"
+	"xmsched/nvx/mover"
 	"xmsched/shim/agent"
 	"xmsched/xserver/client"
 )
@@ -35,7 +36,7 @@ type samples struct {
 }
 
 // learningOf is how this process learns; nil: it does not.
-func learningOf(h *C.struct_xm_host, commands agent.Commands) *agent.Learning {
+func learningOf(h *C.struct_xm_host, commands agent.Commands, knowledge *agent.Knowledge) *agent.Learning {
 	if commands == nil || h.samples == nil || h.samples.version != C.XM_SAMPLES_VERSION || uintptr(h.samples.size) < unsafe.Sizeof(*h.samples) ||
 		C.smp_learns(h.samples) == 0 || memoryOf(h) == nil {
 		return nil
@@ -46,14 +47,16 @@ func learningOf(h *C.struct_xm_host, commands agent.Commands) *agent.Learning {
 		C.smp_stop(h.samples)
 		return nil
 	}
-	var observer agent.Observer = agent.NewLearner(predictor.NewLibrary(predictor.Config{}), commands)
+	var observer agent.Observer = agent.NewLearner(knowledge, commands)
 	if path := os.Getenv(client.LearnLogVariable); path != "" {
 		// It stays open: the process ends without telling us.
 		if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
 			observer = agent.Logged(observer, commands, f)
 		}
 	}
+	host, _ := memory.HostBudget(mover.HostMemory())
 	return &agent.Learning{
+		Host:     host,
 		Samples:  &samples{s: h.samples, record: make([]byte, agent.CommandBytes)},
 		Device:   device,
 		Observer: observer,

@@ -60,6 +60,10 @@ struct xm_host {
 
 	/* Launches that show what they touch, while the program learns (samples.h). */
 	const struct xm_samples *samples;
+
+	/* A process that is leaving need not wait for the agent any more: it does, for a
+	 * second at most, where something was learnt that the agent keeps. */
+	void (*left)(void);
 };
 
 /*

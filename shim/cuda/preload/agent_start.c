@@ -65,10 +65,13 @@ static int collect(void)
 	return set;
 }
 
+static _Atomic bool agent_hears;
+
 static int wait_news(int timeout_ms)
 {
 	uint64_t end = xm_now() + (timeout_ms < 0 ? 0 : (uint64_t)timeout_ms * 1000000u);
 
+	atomic_store_explicit(&agent_hears, true, memory_order_relaxed);
 	for (;;) {
 		uint32_t seen = atomic_load(&news);
 		uint64_t now = xm_now();
@@ -86,6 +89,25 @@ static int uncovered(char *buf, int n)
 	return xm_uncovered_names(buf, n);
 }
 
+/* Set once the agent has nothing more to keep; a futex. */
+static _Atomic uint32_t agent_left;
+
+#define LEFT_LIMIT 1000000000u
+
+static void left(void)
+{
+	atomic_store(&agent_left, 1);
+	xm_wake_word(&agent_left);
+}
+
+static void await_left(void)
+{
+	uint64_t end = xm_now() + LEFT_LIMIT;
+
+	for (uint64_t now = xm_now(); !atomic_load(&agent_left) && now < end; now = xm_now())
+		xm_wait_word(&agent_left, 0, end - now);
+}
+
 static const struct xm_host host = {
 	.version = XM_HOST_VERSION,
 	.size = sizeof host,
@@ -97,6 +119,7 @@ static const struct xm_host host = {
 	.memory = &xm_memory,
 	.commands = &xm_commands,
 	.samples = &xm_samples,
+	.left = left,
 };
 
 /* Where libxagent.so lies: $XMSCHED_LIB, else beside this library. */
@@ -218,6 +241,8 @@ static void leaving(void)
 	xm_watchdog_kick(); /* it opens what the daemon closes from now on, or what could not be opened here */
 	xm_channels_kick();
 	xm_agent_news();
+	if (xm_learns() && atomic_load(&agent_hears))
+		await_left();
 }
 
 void xm_agent_leaving(void)

@@ -1,0 +1,327 @@
+package agent
+
+import (
+	"iter"
+	"math"
+	"sync"
+	"time"
+
+	"xmsched/memory"
+	"xmsched/nvx/mover"
+	"xmsched/predictor"
+	"xmsched/preempt/board"
+)
+
+// Forecast foresees what the program's coming commands touch: from its records, from
+// what is known of its kernels, and from the period in which programs repeat
+// themselves. It is the mover's Uses: a wrong word of it costs time and nothing else.
+//
+// One goroutine feeds it (foresee.go); others ask.
+type Forecast struct {
+	commands  Commands
+	knowledge *Knowledge
+
+	mu       sync.Mutex // protects all below
+	since    uint64     // all commands since then were seen, CLOCK_MONOTONIC in ns; 0: none are
+	ranges   predictor.Ranges
+	kernels  map[uint32]*predictor.Model // by the C library's id
+	graphs   map[uint64]*graphTouches
+	sections [board.Devices]*sectionForecast
+	touches  []predictor.Touch // of the command at hand
+}
+
+// NewForecast foresees nothing until it is fed.
+func NewForecast(commands Commands, knowledge *Knowledge) *Forecast {
+	return &Forecast{commands: commands, knowledge: knowledge}
+}
+
+// graphTouches is what a graph touches, as of a version.
+type graphTouches struct {
+	version uint64
+	touches []predictor.Touch
+	known   bool
+}
+
+// maxGraphs bounds the graphs that are remembered; a program has few at a time.
+const maxGraphs = 4096
+
+// sectionForecast is one device's.
+type sectionForecast struct {
+	plan    *predictor.Plan
+	queues  map[int]*queueTimes
+	written map[uint64]uint64 // when a block of 2 MiB was last written, as far as is known
+
+	commands uint64 // so many were taken in
+	unknown  uint64 // number of the last that did not say what it touches; 0: none
+	blindAt  uint64 // when that was
+}
+
+// begin starts anew at a time of CLOCK_MONOTONIC: what was before is not known.
+func (f *Forecast) begin(at uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.since, f.ranges = at, predictor.Ranges{}
+	f.kernels, f.graphs = map[uint32]*predictor.Model{}, map[uint64]*graphTouches{}
+	f.sections = [board.Devices]*sectionForecast{}
+}
+
+// end forgets everything.
+func (f *Forecast) end() {
+	f.begin(0)
+	f.mu.Lock()
+	f.kernels, f.graphs = nil, nil
+	f.mu.Unlock()
+}
+
+// take takes records in, in their order.
+func (f *Forecast) take(records []byte) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for len(records) > 0 {
+		c, rest, err := NextCommand(records)
+		if err != nil {
+			return err
+		}
+		f.command(&c)
+		records = rest
+	}
+	return nil
+}
+
+// command takes one in. Precondition: mu is held.
+func (f *Forecast) command(c *Command) {
+	switch r, ok := c.Range(); {
+	case c.Kind == CommandAlloc && ok:
+		f.ranges.Add(predictor.Range{Base: r.Base, Bytes: r.Bytes})
+		return
+	case c.Kind == CommandFree && ok:
+		f.ranges.Remove(r.Base)
+		return
+	}
+	if c.Section < 0 || c.Section >= len(f.sections) {
+		return
+	}
+	s := f.sections[c.Section]
+	if s == nil {
+		s = &sectionForecast{plan: predictor.NewPlan(predictor.PlanConfig{}), queues: map[int]*queueTimes{}, written: map[uint64]uint64{}}
+		f.sections[c.Section] = s
+	}
+	touches, known := f.touch(c, f.touches[:0])
+	f.touches = touches
+	s.commands++
+	if !known {
+		s.unknown, s.blindAt = s.commands, c.At
+	}
+	id := identity(c)
+	s.plan.Submit(predictor.Command{Queue: uint32(c.Queue), Sequence: c.Sequence, ID: id, Touches: touches})
+	s.submitted(c, id, touches)
+	for i := range touches {
+		s.write(&touches[i], c.At)
+	}
+}
+
+// identity is what is the same when a command comes again.
+func identity(c *Command) uint64 {
+	what := uint64(c.Kernel)
+	switch c.Kind {
+	case CommandGraph:
+		what, _, _ = c.GraphLaunch()
+	case CommandCopy:
+		what = uint64(c.Flags & (CommandFromHost | CommandToHost | CommandFromArray | CommandToArray))
+	}
+	return what<<8 | uint64(c.Kind)
+}
+
+// touch adds what a command touches, and says whether that is known. Precondition: mu
+// is held.
+func (f *Forecast) touch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+	switch c.Kind {
+	case CommandKernel:
+		return f.launch(c, to)
+	case CommandCopy:
+		y, ok := c.Copy()
+		if ok && c.Flags&(CommandToHost|CommandToArray) == 0 {
+			to = append(to, rows(y.To, y.Width, y.Height, y.Depth, y.ToPitch, y.ToSlice, predictor.Write))
+		}
+		if ok && c.Flags&(CommandFromHost|CommandFromArray) == 0 {
+			to = append(to, rows(y.From, y.Width, y.Height, y.Depth, y.FromPitch, y.FromSlice, predictor.Read))
+		}
+		return to, ok
+	case CommandFill:
+		y, ok := c.Fill()
+		if ok {
+			to = append(to, rows(y.To, y.Width, y.Height, 1, y.Pitch, 0, predictor.Write))
+		}
+		return to, ok
+	case CommandGraph:
+		return f.graph(c, to)
+	case CommandPrefetch:
+		if r, ok := c.Range(); ok && r.Device >= 0 {
+			to = append(to, predictor.Touch{Base: r.Base, Bytes: r.Bytes, Access: predictor.Read})
+		}
+		return to, true
+	}
+	return to, false
+}
+
+// rows is what a copy touches: rows in one layer, all that layers span in several.
+func rows(base, width, height, depth, pitch, slice uint64, a predictor.Access) predictor.Touch {
+	t := predictor.Touch{Base: base, Bytes: width, Access: a}
+	if height > 1 && height <= math.MaxUint32 {
+		t.Stride, t.Count = pitch, uint32(height)
+	}
+	if depth > 1 {
+		whole := t.Span()
+		t = predictor.Touch{Base: base, Bytes: slice*(depth-1) + whole.Bytes, Access: a}
+	}
+	return t
+}
+
+func (f *Forecast) launch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+	m := f.kernels[c.Kernel]
+	if m == nil {
+		k, err := f.commands.Kernel(c.Kernel)
+		if c.Kernel == 0 || err != nil {
+			return to, false
+		}
+		m = f.knowledge.Model(k)
+		f.kernels[c.Kernel] = m
+	}
+	launch := LaunchOf(c)
+	f.knowledge.mu.Lock() // somebody may learn of it
+	to, basis := m.AppendTouches(to, &launch, &f.ranges)
+	f.knowledge.mu.Unlock()
+	return to, basis != predictor.None
+}
+
+// graph is the union of what a graph's nodes touch.
+func (f *Forecast) graph(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+	id, version, ok := c.GraphLaunch()
+	if !ok {
+		return to, false
+	}
+	g := f.graphs[id]
+	if g == nil || g.version != version {
+		if len(f.graphs) >= maxGraphs {
+			clear(f.graphs)
+		}
+		g = f.read(id)
+		f.graphs[id] = g
+	}
+	return append(to, g.touches...), g.known
+}
+
+func (f *Forecast) read(id uint64) *graphTouches {
+	records, version, err := f.commands.Graph(id, nil)
+	g := &graphTouches{version: version, known: err == nil}
+	for len(records) > 0 {
+		c, rest, err := NextCommand(records)
+		if err != nil {
+			g.known = false
+			break
+		}
+		if c.Flags&CommandDisabled == 0 && c.Kind != CommandGraph {
+			var known bool
+			g.touches, known = f.touch(&c, g.touches)
+			g.known = g.known && known
+		}
+		records = rest
+	}
+	return g
+}
+
+// maxBlocks bounds what is noted of one touch: beyond it lies 1 TiB.
+const maxBlocks = 1 << 19
+
+// write notes that what a command writes was written.
+func (s *sectionForecast) write(t *predictor.Touch, at uint64) {
+	if t.Access&predictor.Write == 0 {
+		return
+	}
+	chunks(t, func(base, bytes uint64) bool {
+		first, last := base/predictor.Block, (base+bytes-1)/predictor.Block
+		for b := first; b <= last && b-first < maxBlocks; b++ {
+			s.written[b] = at
+		}
+		return true
+	})
+}
+
+// maxChunks is up to how many chunks a touch is taken apart; what has more is taken
+// as a whole.
+const maxChunks = 4096
+
+// chunks calls yield with the stretches of a touch that blocks hold apart.
+func chunks(t *predictor.Touch, yield func(base, bytes uint64) bool) {
+	if whole := t.Span(); t.Count <= 1 || t.Count > maxChunks || t.Stride < t.Bytes+predictor.Block {
+		if whole.Bytes > 0 {
+			yield(whole.Base, whole.Bytes)
+		}
+		return
+	}
+	for i := range uint64(t.Count) {
+		if t.Bytes > 0 && !yield(t.Base+i*t.Stride, t.Bytes) {
+			return
+		}
+	}
+}
+
+// state is what there is of a section's forecast; nil: nothing. It is known when the
+// program repeats itself, and every command of a period said what it touches.
+// Precondition: mu is held.
+func (f *Forecast) state(section int) (s *sectionForecast, known bool) {
+	if f.since == 0 || section < 0 || section >= len(f.sections) || f.sections[section] == nil {
+		return nil, false
+	}
+	s = f.sections[section]
+	period := uint64(s.plan.Period())
+	return s, period > 0 && (s.unknown == 0 || s.commands-s.unknown >= period)
+}
+
+// Next implements mover.Uses.
+func (f *Forecast) Next(section int, _ time.Duration) (iter.Seq[mover.Use], bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if _, known := f.state(section); !known {
+		return nil, false
+	}
+	return func(yield func(mover.Use) bool) {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		s, known := f.state(section)
+		if !known {
+			return
+		}
+		s.plan.Ahead(math.MaxInt64, func(u predictor.Use) bool {
+			more := true
+			chunks(&u.Touch, func(base, bytes uint64) bool {
+				more = yield(mover.Use{Address: base, Bytes: memory.Clamp(bytes, memory.MaxBytes), In: u.At, Times: 1})
+				return more
+			})
+			return more
+		})
+		s.plan.Unmark() // what a slow kernel asked for was named
+	}, true
+}
+
+// Written implements mover.Uses.
+func (f *Forecast) Written(section int, address uint64, n memory.Bytes, since time.Duration) mover.Written {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.since == 0 || since < 0 || uint64(since) < f.since || section < 0 || section >= len(f.sections) || n <= 0 {
+		return mover.WrittenUnknown
+	}
+	s := f.sections[section]
+	if s == nil {
+		return mover.NotWritten
+	}
+	for b := address / predictor.Block; b <= (address+uint64(n)-1)/predictor.Block; b++ {
+		if s.written[b] >= uint64(since) {
+			return mover.WasWritten
+		}
+	}
+	if s.blindAt >= uint64(since) {
+		return mover.WrittenUnknown
+	}
+	return mover.NotWritten
+}

@@ -1,0 +1,296 @@
+package agent
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"xmsched/nvx/mover"
+	"xmsched/preempt/board"
+)
+
+// program is a program whose records a forecast is fed with.
+type program struct {
+	t        *testing.T
+	f        *feeder
+	view     *board.Board
+	on       bool
+	lost     uint64
+	now      uint64
+	sequence uint64
+	counted  uint64 // of it on the board
+	records  []byte
+	ranges   []byte
+	graphs   map[uint64][]byte
+	told     int
+}
+
+const (
+	forecastBase  = 0x7000_0000_0000
+	forecastRange = 64 << 20 // of each allocation
+)
+
+// The program has eight allocations and two kernels: fill(address, bytes) of which
+// nothing is known, and one nobody knows the parameters of.
+func newProgram(t *testing.T) *program {
+	t.Helper()
+	view, err := board.Create(1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = view.Close() })
+	view.Device(0).Claim(board.Identity{Name: "test GPU"})
+	p := &program{t: t, view: view, now: 1 << 40, graphs: map[uint64][]byte{}}
+	for i := range uint64(8) {
+		p.ranges = append(p.ranges, p.record(CommandAlloc, 0, 0, forecastBase+i*forecastRange, forecastRange, 0)...)
+	}
+	known := NewKnowledge(nil, func(err error) { t.Error(err) })
+	p.f = &feeder{forecast: NewForecast(p, known), view: view, tell: func(int) { p.told++ }, buffer: make([]byte, 64*CommandBytes)}
+	return p
+}
+
+func (p *program) Record(on bool) bool { was := p.on; p.on = on; return was }
+func (p *program) Take([]byte) ([]byte, error) {
+	out := p.records
+	p.records = nil
+	return out, nil
+}
+func (p *program) Dropped() uint64               { return p.lost }
+func (p *program) Ranges([]byte) ([]byte, error) { return p.ranges, nil }
+func (p *program) Graph(id uint64, _ []byte) ([]byte, uint64, error) {
+	if g, ok := p.graphs[id]; ok {
+		return g, 1, nil
+	}
+	return nil, 0, errors.New("no such graph")
+}
+
+func (p *program) Kernel(id uint32) (Kernel, error) {
+	if id == 0 {
+		return Kernel{}, errors.New("no such kernel")
+	}
+	return Kernel{Name: fmt.Sprint("kernel", id), Parameters: []Parameter{{0, 8}, {8, 8}}, Bytes: 16, Layout: true}, nil
+}
+
+// record is one of a command with these words as payload.
+func (p *program) record(kind CommandKind, kernel uint32, flags CommandFlags, payload ...uint64) []byte {
+	b := make([]byte, commandHead+8*len(payload))
+	le := binary.LittleEndian
+	le.PutUint32(b, uint32(len(b)))
+	le.PutUint16(b[4:], uint16(kind))
+	le.PutUint32(b[12:], kernel)
+	le.PutUint64(b[16:], p.sequence)
+	le.PutUint64(b[24:], p.now)
+	for i := range 6 {
+		le.PutUint32(b[32+4*i:], 1)
+	}
+	le.PutUint32(b[60:], uint32(8*len(payload)))
+	le.PutUint32(b[64:], uint32(flags))
+	for i, w := range payload {
+		le.PutUint64(b[commandHead+8*i:], w)
+	}
+	return b
+}
+
+func (p *program) submits(kind CommandKind, kernel uint32, flags CommandFlags, payload ...uint64) {
+	p.sequence++
+	p.now += 1000
+	p.records = append(p.records, p.record(kind, kernel, flags, payload...)...)
+}
+
+// launches a kernel on an allocation.
+func (p *program) launches(kernel uint32, allocation uint64) {
+	p.submits(CommandKernel, kernel, 0, forecastBase+allocation*forecastRange, 4096)
+}
+
+// step is what the program does again and again: four allocations of its eight.
+func (p *program) step() {
+	for i := range uint64(12) {
+		p.launches(1+uint32(i%3), i%4)
+	}
+	p.looks()
+}
+
+func (p *program) looks() {
+	p.now += 1000
+	p.view.Slot(0).Submit(p.sequence - p.counted)
+	p.counted = p.sequence
+	p.view.Slot(0).Mark(p.sequence)
+	p.view.Slot(0).Complete(p.sequence)
+	p.f.look(p.now)
+}
+
+func (p *program) predict(on bool) {
+	m := board.Memory{Flags: board.MemoryManaged}
+	if on {
+		m.Flags |= board.MemoryPredict
+	}
+	p.view.Device(0).SetMemory(0, m)
+}
+
+// uses are the allocations that are foreseen, in their order, each once.
+func (p *program) uses() (list []uint64, known bool) {
+	seq, known := p.f.forecast.Next(0, time.Second)
+	if !known {
+		return nil, false
+	}
+	seen := map[uint64]bool{}
+	for u := range seq {
+		if i := (u.Address - forecastBase) / forecastRange; !seen[i] {
+			seen[i] = true
+			list = append(list, i)
+		}
+	}
+	return list, true
+}
+
+func TestForecastFollowsAPeriod(t *testing.T) {
+	p := newProgram(t)
+	p.step()
+	if p.on {
+		t.Error("recorded though nobody wants it")
+	}
+	p.records = nil
+	p.predict(true)
+	p.looks()
+	if !p.on {
+		t.Fatal("not recorded though somebody wants it")
+	}
+	for range 4 {
+		p.step()
+	}
+	list, known := p.uses()
+	if !known || len(list) != 4 {
+		t.Fatalf("foreseen: %v, %v", list, known)
+	}
+	for _, i := range list {
+		if i > 3 {
+			t.Errorf("allocation %d is foreseen, and never used", i)
+		}
+	}
+	if list[0] != 0 {
+		t.Errorf("a step begins with allocation 0; foreseen: %v", list)
+	}
+	p.launches(1, 0)
+	p.launches(2, 1)
+	p.looks()
+	if list, _ := p.uses(); list[0] != 2 {
+		t.Errorf("next is allocation 2; foreseen: %v", list)
+	}
+	if p.told == 0 {
+		t.Error("nobody was told")
+	}
+	if _, known := p.f.forecast.Next(1, time.Second); known {
+		t.Error("a device that is not used is foreseen")
+	}
+}
+
+func TestForecastIsSilentAboutWhatItDoesNotKnow(t *testing.T) {
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	if _, known := p.uses(); known {
+		t.Error("known before anything was done")
+	}
+	for range 3 {
+		p.step()
+	}
+	p.submits(CommandOther, 0, CommandUnknown)
+	p.looks()
+	if _, known := p.uses(); known {
+		t.Error("known though a command may touch anything")
+	}
+	for range 4 {
+		p.step()
+	}
+	if _, known := p.uses(); !known {
+		t.Error("not known though every command of four steps said what it touches")
+	}
+	p.lost++
+	p.step()
+	if _, known := p.uses(); known {
+		t.Error("known though records were lost")
+	}
+	for range 4 {
+		p.step()
+	}
+	if _, known := p.uses(); !known {
+		t.Error("not known again")
+	}
+	p.predict(false)
+	p.now += uint64(keepFor)
+	p.looks()
+	if _, known := p.uses(); known || p.on {
+		t.Error("still foreseen, or recorded, though nobody wants it")
+	}
+}
+
+func TestForecastOfGraphsAndCopies(t *testing.T) {
+	p := newProgram(t)
+	p.graphs[7] = append(p.record(CommandKernel, 1, 0, forecastBase+5*forecastRange, 64),
+		p.record(CommandKernel, 1, CommandDisabled, forecastBase+6*forecastRange, 64)...)
+	p.predict(true)
+	p.looks()
+	for range 12 {
+		p.submits(CommandGraph, 0, 0, 7, 1)
+		p.submits(CommandCopy, 0, CommandFromHost, forecastBase+2*forecastRange, 0x1000, 4096, 1, 1, 0, 0, 0, 0)
+		p.submits(CommandFill, 0, 0, forecastBase+3*forecastRange, 4096, 1, 4096)
+		p.looks()
+	}
+	list, known := p.uses()
+	if !known || len(list) != 3 || list[0] != 5 || list[1] != 2 || list[2] != 3 {
+		t.Errorf("foreseen: %v, %v", list, known)
+	}
+}
+
+func TestForecastKnowsWhatWasWritten(t *testing.T) {
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	at := func(i uint64) uint64 { return forecastBase + i*forecastRange }
+	written := func(i uint64, since uint64) mover.Written {
+		return p.f.forecast.Written(0, at(i), 2<<20, time.Duration(since))
+	}
+	begin := p.now + 1
+	p.submits(CommandFill, 0, 0, at(1), 4096, 1, 4096)
+	p.submits(CommandCopy, 0, CommandToHost, 0x1000, at(2), 4096, 1, 1, 0, 0, 0, 0)
+	p.looks()
+	for _, c := range []struct {
+		allocation, since uint64
+		want              mover.Written
+	}{{1, begin, mover.WasWritten}, {2, begin, mover.NotWritten}, {3, begin, mover.NotWritten}, {1, p.now, mover.NotWritten}, {3, 1, mover.WrittenUnknown}} {
+		if got := written(c.allocation, c.since); got != c.want {
+			t.Errorf("allocation %d since %d: %v, want %v", c.allocation, c.since, got, c.want)
+		}
+	}
+	p.submits(CommandOther, 0, CommandUnknown)
+	p.looks()
+	if got := written(3, begin); got != mover.WrittenUnknown {
+		t.Errorf("after a command that may write anything: %v", got)
+	}
+	if got := written(1, begin); got != mover.WasWritten {
+		t.Errorf("what was written stays so: %v", got)
+	}
+}
+
+// TestForecastTakesNoHarm has records that contradict themselves.
+func TestForecastTakesNoHarm(t *testing.T) {
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	for _, words := range [][]uint64{nil, {1}, {^uint64(0), ^uint64(0), ^uint64(0)}, {0, ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}} {
+		for kind := range CommandKind(12) {
+			p.submits(kind, uint32(kind%3), 0, words...)
+		}
+	}
+	p.looks()
+	p.records = []byte{1, 2, 3}
+	p.looks()
+	for range 4 {
+		p.step()
+	}
+	if _, known := p.uses(); !known {
+		t.Error("not known afterwards")
+	}
+}

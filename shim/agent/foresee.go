@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/predictor"
+	"xmsched/preempt/board"
+)
+
+// The program is looked at every busyLook while it submits commands, ever more seldom
+// up to calmLook while it does not, and every offLook to see whether anybody wants a
+// forecast. One that nobody wants any more is kept for keepFor: memory that was short
+// a moment ago is short again soon.
+const (
+	busyLook = 2 * time.Millisecond
+	calmLook = 50 * time.Millisecond
+	offLook  = 250 * time.Millisecond
+	keepFor  = 2 * time.Second
+
+	// The mover is told of a forecast that changed at once, but at most every
+	// tellEvery; of one that did not every tellAgain, as time passes.
+	tellEvery = 50 * time.Millisecond
+	tellAgain = time.Second
+)
+
+// foresee feeds the forecast while the daemon behind the board wants one, until ctx
+// ends.
+func (a *Agent) foresee(ctx context.Context, view *board.Board) {
+	f := &feeder{forecast: a.forecast, view: view, tell: a.engine.Foreseen, buffer: make([]byte, 64*CommandBytes)}
+	defer f.stop()
+	for ctx.Err() == nil {
+		pause := f.look(monotonic())
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// monotonic is CLOCK_MONOTONIC, which records have.
+func monotonic() uint64 {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil {
+		return 0
+	}
+	return uint64(t.Nano())
+}
+
+// feeder is the goroutine of foresee.
+type feeder struct {
+	forecast *Forecast
+	view     *board.Board
+	tell     func(section int)
+	buffer   []byte
+
+	on      bool
+	wanted  uint64 // when it was last
+	dropped uint64
+	pause   time.Duration
+	told    [board.Devices]struct {
+		at     uint64
+		known  bool
+		period int
+	}
+}
+
+// wants says whether any section is to be foreseen.
+func (f *feeder) wants() bool {
+	for i := range board.Devices {
+		if _, m := f.view.Device(i).Memory(); f.view.Present(i) && m.Flags&board.MemoryPredict != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// look does what there is to do and says how long it is until the next look.
+func (f *feeder) look(now uint64) time.Duration {
+	if f.wants() {
+		f.wanted = now
+	}
+	switch use := f.wanted != 0 && now-f.wanted < uint64(keepFor); {
+	case !use && f.on:
+		f.stop()
+		return offLook
+	case !use:
+		return offLook
+	case !f.on:
+		f.start(now)
+	}
+	if f.feed(now) {
+		f.pause = busyLook
+	} else {
+		f.pause = min(2*f.pause, calmLook)
+	}
+	f.tellChanges(now)
+	return f.pause
+}
+
+// start begins with the memory that there is. What is allocated from now on comes as
+// records.
+func (f *feeder) start(now uint64) {
+	c := f.forecast.commands
+	c.Record(true)
+	f.on, f.dropped, f.pause = true, c.Dropped(), busyLook
+	f.forecast.begin(now)
+	if ranges, err := c.Ranges(f.buffer); err == nil {
+		_ = f.forecast.take(ranges) // what cannot be read is missing: a forecast
+	}
+}
+
+func (f *feeder) stop() {
+	if !f.on {
+		return
+	}
+	f.on = false
+	f.forecast.commands.Record(false)
+	f.forecast.end()
+}
+
+// rounds bounds how many buffers are read before anything else is done.
+const rounds = 64
+
+// feed takes in what was recorded, and says whether there was something. Where
+// records were lost it begins anew: what follows would be put in the wrong place.
+func (f *feeder) feed(now uint64) (some bool) {
+	c := f.forecast.commands
+	for range rounds {
+		records, err := c.Take(f.buffer)
+		if err != nil || len(records) == 0 {
+			break
+		}
+		some = true
+		if f.forecast.take(records) != nil {
+			break
+		}
+	}
+	if c.Dropped() != f.dropped {
+		f.start(now)
+		return true
+	}
+	f.forecast.complete(f.view, now)
+	return some
+}
+
+// tellChanges has the mover ask again where the forecast is another.
+func (f *feeder) tellChanges(now uint64) {
+	for i := range f.told {
+		t := &f.told[i]
+		known, period := f.forecast.summary(i)
+		changed := known != t.known || known && period != t.period
+		switch since := time.Duration(now - t.at); {
+		case changed && since >= tellEvery, known && since >= tellAgain:
+			t.at, t.known, t.period = now, known, period
+			f.tell(i)
+		}
+	}
+}
+
+// summary is whether a section is foreseen, and its period in commands.
+func (f *Forecast) summary(section int) (known bool, period int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, known := f.state(section)
+	if s == nil {
+		return false, 0
+	}
+	return known, s.plan.Period()
+}
+
+// queueTimes follows a queue, to learn how long its commands take.
+type queueTimes struct {
+	pending []submitted // the oldest first
+	mark    uint64      // since when the oldest of them runs, as far as is known; 0: not known
+}
+
+// submitted is a command that has not completed.
+type submitted struct {
+	sequence, id, at uint64
+	bases            [4]uint64 // where it touches first
+}
+
+// maxPending bounds what is followed of a queue: in free run 256 are outstanding.
+const maxPending = 4096
+
+// submitted notes a command of a queue that counts.
+func (s *sectionForecast) submitted(c *Command, id uint64, touches []predictor.Touch) {
+	if c.Queue < 0 || c.Sequence == 0 {
+		return
+	}
+	q := s.queues[c.Queue]
+	if q == nil {
+		q = &queueTimes{}
+		s.queues[c.Queue] = q
+	}
+	if len(q.pending) == 0 {
+		q.mark = c.At
+	}
+	if len(q.pending) >= maxPending {
+		q.pending, q.mark = q.pending[:0], 0
+	}
+	p := submitted{sequence: c.Sequence, id: id, at: c.At}
+	for i := range min(len(touches), len(p.bases)) {
+		p.bases[i] = touches[i].Base
+	}
+	q.pending = append(q.pending, p)
+}
+
+// complete takes in which commands have completed, and learns how long they took
+// where nothing was stopped meanwhile.
+func (f *Forecast) complete(view *board.Board, now uint64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i, s := range f.sections {
+		if s == nil {
+			continue
+		}
+		ran := view.Device(i).Gate().Open() && view.HoldView(i).Held == board.HoldNone
+		for index, q := range s.queues {
+			v := view.Slot(index).Snapshot()
+			done := max(v.Completed, v.Synced)
+			s.plan.Complete(uint32(index), done)
+			f.finished(s, q, done, now, ran)
+		}
+	}
+}
+
+// finished learns from the commands of a queue up to one that completed: each took an
+// equal part of the time.
+func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64, ran bool) {
+	n := 0
+	for n < len(q.pending) && q.pending[n].sequence <= done {
+		n++
+	}
+	if !ran {
+		q.mark = 0 // the one that runs on was stopped in between
+	}
+	if n == 0 {
+		return
+	}
+	if q.mark != 0 && now > q.mark {
+		each := time.Duration(now-q.mark) / time.Duration(n)
+		for i := range q.pending[:n] {
+			p := &q.pending[i]
+			// Of several at once nobody knows which was slow.
+			if s.plan.Took(p.id, each) && n == 1 {
+				s.plan.Mark(touchesAt(p.bases[:]), &f.ranges)
+			}
+		}
+	}
+	q.pending = q.pending[:copy(q.pending, q.pending[n:])]
+	q.mark = now
+}
+
+func touchesAt(bases []uint64) []predictor.Touch {
+	var out []predictor.Touch
+	for _, b := range bases {
+		if b != 0 {
+			out = append(out, predictor.Touch{Base: b, Bytes: 1, Count: 1, Access: predictor.Read})
+		}
+	}
+	return out
+}

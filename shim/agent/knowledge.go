@@ -1,0 +1,106 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"xmsched/predictor"
+	"xmsched/shim/templates"
+)
+
+// Knowledge is what is known of kernels, for who learns and who foresees: read from
+// the user's store when it is first needed, and saved there when there is more of it.
+// It may be used from several goroutines, none of them the program's.
+type Knowledge struct {
+	store *templates.Store // nil: it is not kept
+	warn  func(error)
+
+	mu      sync.Mutex
+	library *predictor.Library // protected by mu; nil: not read yet
+	changed bool               // protected by mu: since it was saved
+}
+
+// NewKnowledge returns what is in the store, nil for none; warn is told why that
+// could not be used.
+func NewKnowledge(store *templates.Store, warn func(error)) *Knowledge {
+	return &Knowledge{store: store, warn: warn}
+}
+
+// UserKnowledge is that of this process's user. The host is told, once, why it cannot
+// be used.
+func UserKnowledge(host Host) *Knowledge {
+	warn := func(err error) { host.WarnOnce(WarnTemplates, err.Error()) }
+	dir, err := templates.Dir()
+	if err != nil { // they are off, or the user has no home: nothing is kept
+		return NewKnowledge(nil, warn)
+	}
+	store := templates.Open(dir)
+	return NewKnowledge(&store, warn)
+}
+
+// Use calls f with the library, which it must not keep.
+func (k *Knowledge) Use(f func(*predictor.Library)) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.library == nil {
+		k.library = k.load()
+	}
+	f(k.library)
+}
+
+func (k *Knowledge) load() *predictor.Library {
+	if k.store == nil {
+		return predictor.NewLibrary(predictor.Config{})
+	}
+	library, err := k.store.Load()
+	if err != nil {
+		k.warn(err)
+	}
+	return library
+}
+
+// Learnt says that there is more to keep.
+func (k *Knowledge) Learnt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.changed = true
+}
+
+// Model is a kernel's. It is used within Use alone.
+func (k *Knowledge) Model(of Kernel) (m *predictor.Model) {
+	k.Use(func(l *predictor.Library) { m = l.Kernel(KernelOf(of), uint64(time.Now().Unix())) })
+	return m
+}
+
+// Save merges what was learnt into the store.
+func (k *Knowledge) Save() {
+	k.mu.Lock()
+	if k.store == nil || !k.changed || k.library == nil {
+		k.mu.Unlock()
+		return
+	}
+	k.changed = false
+	encoded := k.library.Encode(0)
+	k.mu.Unlock()
+	if err := k.store.Save(encoded); err != nil {
+		k.warn(err)
+	}
+}
+
+// keepEvery is how often what was learnt is saved: a program may be killed.
+const keepEvery = 2 * time.Second
+
+// keep saves what was learnt now and then, until ctx ends.
+func (a *Agent) keep(ctx context.Context) {
+	tick := time.NewTicker(keepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.cfg.Knowledge.Save()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
