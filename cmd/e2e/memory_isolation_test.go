@@ -117,7 +117,7 @@ func TestCase26BooksAreRightWhileMemoryMoves(t *testing.T) {
 	const all = 3 * 32 << 20 // of each
 	both, onHost := 0, 0     // looks that found both programs, and memory on the host
 	begun := time.Now()
-	for looks := 0; looks < 50 || onHost == 0 && time.Since(begun) < 20*time.Second; looks++ {
+	for looks := 0; looks < 25 || onHost == 0 && time.Since(begun) < 20*time.Second; looks++ {
 		m := w.memory()
 		var resident uint64
 		for _, r := range m.Processes {
