@@ -87,7 +87,7 @@ func TestLearningSeesWhatKernelsTouch(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"xm_fill 64", "xm_increment 64", "xm_vector_add 64", "xm_copy 64"} {
-		if by[name] < 2 || by[name] > 8 {
+		if by[name] < 1 || by[name] > 8 {
 			t.Errorf("%s was seen %d times, of 100", name, by[name])
 		}
 		delete(by, name)
@@ -97,6 +97,10 @@ func TestLearningSeesWhatKernelsTouch(t *testing.T) {
 	}
 	if strings.Contains(p.said(), "learn") {
 		t.Errorf("it said: %s", p.said())
+	}
+	// What was learnt is not looked at again, but for what a first run could not settle.
+	if _, again := w.learner(100, "--learn"); len(again) > len(seen)/3 {
+		t.Errorf("a second run saw %d, the first %d", len(again), len(seen))
 	}
 }
 

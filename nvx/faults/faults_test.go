@@ -238,6 +238,7 @@ type pretend struct {
 	q       *queue
 	enabled uint64
 	opened  []int
+	flushed int
 }
 
 func (p *pretend) Spaces() ([]int, error) { return p.spaces, p.err }
@@ -266,6 +267,7 @@ func (p *pretend) Ioctl(fd int, request uint64, argument unsafe.Pointer) error {
 		if fd != 5 {
 			return unix.EINVAL
 		}
+		p.flushed++
 	default:
 		return unix.EINVAL
 	}
@@ -283,8 +285,9 @@ func TestFeedFindsItsSpaceAndEndsClean(t *testing.T) {
 	}
 	driver{p.q}.tell(entry(2, 1, 1))
 	driver{p.q}.tell(entry(3, 0x5000, 2))
-	if err := f.Flush(); err != nil {
-		t.Error(err)
+	f.Flush()
+	if p.flushed != 1 {
+		t.Errorf("%d flushes reached the process's own file", p.flushed)
 	}
 	var seen []Event
 	if n := f.Drain(func(e Event) { seen = append(seen, e) }); n != 2 || !slices.Equal(seen, []Event{{0x5000, Write, 77}}) || f.Dropped() != 0 {

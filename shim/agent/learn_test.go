@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,7 +48,9 @@ func kernelCommand(t *testing.T, kernel uint32, words ...uint64) Command {
 
 // stage is everything that a student deals with; it writes down what happens.
 type stage struct {
-	said    []string
+	mu      sync.Mutex
+	said    []string      // protected by mu while it learns
+	hold    chan struct{} // nil, or what the observer waits for
 	offers  []Sample
 	ranges  []faults.Range
 	worth   bool
@@ -59,12 +62,21 @@ type stage struct {
 }
 
 func (s *stage) say(format string, args ...any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
 	s.said = append(s.said, line)
 	if s.refuse != "" && strings.HasPrefix(line, s.refuse) {
 		return errors.New(s.refuse)
 	}
 	return nil
+}
+
+// did tells whether something of that beginning happened.
+func (s *stage) did(begin string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.ContainsFunc(s.said, func(line string) bool { return strings.HasPrefix(line, begin) })
 }
 
 func (s *stage) Next(time.Duration) (Sample, bool, error) {
@@ -88,24 +100,31 @@ func (s *stage) Ran(number uint32, _ time.Duration) (bool, error) {
 	if err := s.say("ran %d", number); err != nil {
 		return false, err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	return len(s.said) > 1 && s.said[len(s.said)-2] == s.said[len(s.said)-1], nil // at the second time of asking
 }
 
-func (s *stage) Enter(context uint64) error                   { return s.say("enter %#x", context) }
-func (s *stage) Leave()                                       { _ = s.say("leave") }
-func (s *stage) Quiet() error                                 { return s.say("quiet") }
-func (s *stage) Away(r []faults.Range) error                  { return s.say("away %v", r) }
-func (s *stage) Plain(r []faults.Range) error                 { return s.say("plain %v", r) }
-func (s *stage) Home(r []faults.Range, device int) error      { return s.say("home %v %d", r, device) }
-func (s *stage) Worth(*Command) bool                          { return s.worth }
-func (s *stage) Observe(_ *Command, o *predictor.Observation) { s.seen = append(s.seen, o) }
+func (s *stage) Enter(context uint64) error              { return s.say("enter %#x", context) }
+func (s *stage) Leave()                                  { _ = s.say("leave") }
+func (s *stage) Quiet() error                            { return s.say("quiet") }
+func (s *stage) Away(r []faults.Range) error             { return s.say("away %v", r) }
+func (s *stage) Plain(r []faults.Range) error            { return s.say("plain %v", r) }
+func (s *stage) Home(r []faults.Range, device int) error { return s.say("home %v %d", r, device) }
+func (s *stage) Worth(*Command) bool                     { return s.worth }
+func (s *stage) Observe(_ *Command, o *predictor.Observation) {
+	if s.hold != nil {
+		<-s.hold
+	}
+	s.seen = append(s.seen, o)
+}
 
 // stagedFeed has the early faults until the launch is ready.
 type stagedFeed struct{ *stage }
 
 func (f stagedFeed) Drain(take func(faults.Event)) int {
 	all := &f.faults
-	if !slices.ContainsFunc(f.said, func(line string) bool { return strings.HasPrefix(line, "ready") }) {
+	if !f.did("ready") {
 		all = &f.early
 	}
 	n := len(*all)
@@ -119,7 +138,7 @@ func (f stagedFeed) Drain(take func(faults.Event)) int {
 func (f stagedFeed) Flush() { _ = f.say("flush") }
 func (f stagedFeed) Close() { _ = f.say("close") }
 func (f stagedFeed) Dropped() uint64 {
-	if slices.ContainsFunc(f.said, func(line string) bool { return strings.HasPrefix(line, "ran") }) {
+	if f.did("ran") {
 		return f.dropped
 	}
 	return 0
@@ -232,6 +251,24 @@ func TestEveryEighthSampleSendsAll(t *testing.T) {
 	}
 	if len(s.seen) != 9 {
 		t.Errorf("%d observations", len(s.seen))
+	}
+}
+
+// TestLaunchesDoNotWaitForAnObserver: one that thinks for long is let think.
+func TestLaunchesDoNotWaitForAnObserver(t *testing.T) {
+	s := &stage{worth: true, ranges: staged, hold: make(chan struct{})}
+	for i := range uint32(2) {
+		s.offers = append(s.offers, Sample{Number: i + 1, Command: kernelCommand(t, 1, 8*mib)})
+	}
+	go func() { // the first observation ends when the second launch has gone on
+		for !s.did("skip 2") {
+			time.Sleep(time.Millisecond)
+		}
+		close(s.hold)
+	}()
+	learns(t, s, nil)
+	if len(s.seen) != 1 || !s.did("done 1") || s.did("ready 2") {
+		t.Errorf("%q, %d observations", s.said, len(s.seen))
 	}
 }
 
