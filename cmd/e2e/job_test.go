@@ -188,7 +188,7 @@ func TestJobIsReadyWhileAnyOfItIs(t *testing.T) {
 	w.daemon()
 	low := w.spin("low", 0)
 	w.scheduled("low")
-	high := w.job("high", "fs", "--priority", "5")
+	high := w.job("high", "fs", "--priority", "5", "--idle-after", "100ms")
 	pids := high.processes(2, "high")
 	high.allGetOn()
 	low.stands()
@@ -220,16 +220,14 @@ func TestJobSharesAsOne(t *testing.T) {
 	one.processes(1, "one")
 	many.allGetOn()
 	one.allGetOn()
-	for try := range 3 {
-		a, b := many.total(), one.total()
-		time.Sleep(3 * time.Second)
-		a, b = many.total()-a, one.total()-b
-		// Turns are alike, and so is what is computed in one; three processes lose less
-		// of theirs between kernels.
-		if ratio := float64(a) / float64(b); ratio > 0.5 && ratio < 2 {
-			return
-		}
-		t.Logf("attempt %d: three processes completed %d kernels, one %d", try+1, a, b)
-	}
-	t.Error("in none of 3 attempts did a job of three get as much as a job of one")
+	// Turns are alike, and so is what is computed in one; three processes lose less of
+	// theirs between kernels, and on a busy machine any of them does for a while.
+	a, b := many.total(), one.total()
+	eventually(t, "a job of three to get as much as a job of one", func() bool {
+		time.Sleep(time.Second)
+		three, single := many.total()-a, one.total()-b
+		t.Logf("three processes completed %d kernels, one %d", three, single)
+		ratio := float64(three) / float64(single)
+		return three+single > 5000 && ratio > 0.5 && ratio < 2
+	})
 }

@@ -143,11 +143,12 @@ func spinner(batch int) []string {
 	return []string{filepath.Join(built, "spinner"), filepath.Join(built, "kernels.ptx"), "20000", strconv.Itoa(batch)}
 }
 
-// spin starts a spinner and waits until it computes.
+// spin starts a spinner. On a busy machine it is kept from launching now and then: its
+// gaps are not to let others in.
 func (w *world) spin(name string, priority int, flags ...string) *proc {
 	w.t.Helper()
-	p := w.xrun(append([]string{"--name", name, "--priority", strconv.Itoa(priority)}, flags...), spinner(4)...)
-	return p
+	given := []string{"--name", name, "--priority", strconv.Itoa(priority), "--idle-after", "100ms"}
+	return w.xrun(append(given, flags...), spinner(4)...)
 }
 
 // run runs a command to its end and returns its output and exit code.
