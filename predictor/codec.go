@@ -78,7 +78,7 @@ func Decode(data []byte, c Config) (*Library, error) {
 			return nil, refuse("kernel %.40q is there twice", m.kernel.Name)
 		}
 		if len(l.models) < l.config.Kernels {
-			m.score = &l.Score
+			m.total = &l.Score
 			l.models[m.kernel.Key] = m
 		}
 	}
@@ -119,6 +119,9 @@ func (m *Model) encode(w *writer) {
 	w.uint(uint64(m.stats.Ragged))
 	w.uint(uint64(m.stats.Dropped))
 	w.bool(m.stats.Indirect)
+	for _, n := range m.score.numbers() {
+		w.uint(*n)
+	}
 	w.uint(uint64(len(m.samples)))
 	number := make(map[*sample]uint64)
 	for i, s := range m.samples {
@@ -143,6 +146,9 @@ func decodeModel(r *reader) (*Model, error) {
 	m.stats.Ragged = uint32(r.upTo(1<<32 - 1))
 	m.stats.Dropped = uint32(r.upTo(1<<32 - 1))
 	m.stats.Indirect = r.bool()
+	for _, n := range m.score.numbers() {
+		*n = r.upTo(1 << 60)
+	}
 	m.samples = make([]*sample, r.count(maxSamples))
 	for i := range m.samples {
 		m.samples[i] = decodeSample(r)
@@ -154,8 +160,8 @@ func decodeModel(r *reader) (*Model, error) {
 	if r.err != nil || len(r.b) > 0 {
 		return nil, refuse("kernel %.40q: %v", m.kernel.Name, errShort)
 	}
-	if !m.root.valid() {
-		return nil, refuse("kernel %.40q: a template cannot be", m.kernel.Name)
+	if !m.root.valid() || !m.score.valid() {
+		return nil, refuse("kernel %.40q: what it says cannot be", m.kernel.Name)
 	}
 	for _, s := range m.samples {
 		s.launch.appendScalars(&m.not)

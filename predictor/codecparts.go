@@ -139,3 +139,12 @@ func (s *sample) valid() bool {
 	}
 	return true
 }
+
+// numbers are a score's, in the order of the store.
+func (s *Score) numbers() []*uint64 {
+	list := []*uint64{&s.Launches, &s.Missed, &s.Vain}
+	for _, t := range []*Tally{&s.Blocks, &s.Bytes} {
+		list = append(list, &t.Touched, &t.Predicted, &t.Both)
+	}
+	return list
+}

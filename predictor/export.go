@@ -3,6 +3,7 @@ package predictor
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -21,12 +22,18 @@ type ExportedKernel struct {
 	Code string `json:"code"` // hexadecimal; zeros: not known
 	Used uint64 `json:"used"`
 	// Params are offset and size of each parameter; none: not known.
-	Params       [][2]uint32       `json:"params,omitempty"`
-	Observations uint32            `json:"observations"`
-	Verified     uint32            `json:"verified"`
-	Dropped      uint32            `json:"dropped,omitempty"`
-	Indirect     bool              `json:"indirect,omitempty"`
-	Variants     []ExportedVariant `json:"variants,omitempty"`
+	Params       [][2]uint32 `json:"params,omitempty"`
+	Observations uint32      `json:"observations"`
+	Verified     uint32      `json:"verified"`
+	Dropped      uint32      `json:"dropped,omitempty"`
+	Indirect     bool        `json:"indirect,omitempty"`
+	// Judged launches were predicted by templates that had not been fitted to them;
+	// the percentages are of their blocks of 2 MiB, and Score has the counts.
+	Judged        uint64            `json:"judged"`
+	FalseNegative float64           `json:"false_negative_pct"`
+	FalsePositive float64           `json:"false_positive_pct"`
+	Score         Score             `json:"score"`
+	Variants      []ExportedVariant `json:"variants,omitempty"`
 }
 
 // ExportedVariant is one behaviour: that of launches whose values are all as When
@@ -66,6 +73,8 @@ func (m *Model) Describe() ExportedKernel {
 		Name: m.kernel.Name, Code: m.kernel.Code.String(), Used: m.Used,
 		Observations: m.stats.Observations, Verified: m.stats.Verified,
 		Dropped: m.stats.Dropped, Indirect: m.stats.Indirect,
+		Judged: m.score.Launches, Score: m.score,
+		FalseNegative: m.score.Blocks.FalseNegative(), FalsePositive: m.score.Blocks.FalsePositive(),
 	}
 	for _, p := range m.kernel.Params {
 		k.Params = append(k.Params, [2]uint32{p.Offset, p.Bytes})
@@ -141,7 +150,7 @@ func Import(data []byte, c Config) (*Library, error) {
 			return nil, refuse("kernel %.40q: %v", x.Kernels[i].Name, err)
 		}
 		if len(l.models) < l.config.Kernels {
-			m.score = &l.Score
+			m.total = &l.Score
 			l.models[m.kernel.Key] = m
 		}
 	}
@@ -149,7 +158,10 @@ func Import(data []byte, c Config) (*Library, error) {
 }
 
 func (k *ExportedKernel) model() (*Model, error) {
-	m := &Model{Used: k.Used}
+	m := &Model{Used: k.Used, score: k.Score}
+	if !k.Score.valid() {
+		return nil, errors.New("its score cannot be")
+	}
 	code, err := hex.DecodeString(k.Code)
 	if err != nil || len(code) != len(m.kernel.Code) {
 		return nil, fmt.Errorf("code %.40q is no 128-bit number", k.Code)

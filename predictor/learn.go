@@ -14,6 +14,7 @@ const (
 // and this launch would tell more. It is false for all launches of a kernel but a
 // few: at most MaxObservations a variant.
 func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
+	m.launches++
 	if len(m.samples) >= maxSamples || m.launches < m.restUntil || m.stats.Dropped >= maxDropped {
 		return false
 	}
@@ -233,8 +234,9 @@ func (m *Model) judge(l *Launch, pointers []pointer, o *Observation) Outcome {
 		out.Score, ok = CompareBlocks(predicted, o.Touched, o.Watched)
 	}
 	out.Right = ok && out.Score.Missed == 0 && (o.Lossy || out.Score.Vain == 0)
-	if basis >= Partly && ok && !o.Lossy && m.score != nil {
+	if basis >= Partly && ok && !o.Lossy {
 		m.score.Add(out.Score)
+		m.total.Add(out.Score)
 	}
 	return out
 }

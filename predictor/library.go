@@ -17,7 +17,7 @@ const defaultKernels = 8192
 // Library holds the models of kernels.
 type Library struct {
 	// Score sums the outcomes of all observations that templates were tried on
-	// before they were fitted to them.
+	// before they were fitted to them, since the library was made or read.
 	Score Score
 
 	config Config
@@ -61,7 +61,7 @@ func (l *Library) put(k Kernel) *Model {
 	if l.models[k.Key] == nil && len(l.models) >= l.config.Kernels {
 		l.evict()
 	}
-	m := &Model{kernel: k, score: &l.Score}
+	m := &Model{kernel: k, total: &l.Score}
 	m.setLayout(k.Params)
 	l.models[k.Key] = m
 	return m
@@ -114,29 +114,41 @@ func compareKeys(a, b Key) int {
 func (l *Library) Remove(k Key) { delete(l.models, k) }
 
 // Merge takes in the models of another library, which is not used any more: of
-// one kernel's two the one that knows more stays.
+// one kernel's two the one that has seen more stays. Of their scores too the one
+// over more launches does: both may count the same.
 func (l *Library) Merge(o *Library) {
 	for _, m := range o.Models() {
 		mine := l.models[m.kernel.Key]
-		if mine != nil && !m.better(mine) {
+		switch {
+		case mine == nil:
+			if len(l.models) >= l.config.Kernels {
+				l.evict()
+			}
+		case !m.better(mine):
 			mine.Used = max(mine.Used, m.Used)
+			mine.score = fuller(mine.score, m.score)
 			continue
-		}
-		if mine == nil && len(l.models) >= l.config.Kernels {
-			l.evict()
-		}
-		if mine != nil {
+		default:
 			m.Used = max(mine.Used, m.Used)
+			m.score = fuller(m.score, mine.score)
 		}
-		m.score = &l.Score
+		m.total = &l.Score
 		l.models[m.kernel.Key] = m
 	}
 	l.Score.Add(o.Score)
 }
 
-// better says whether a model knows more than another.
+func fuller(a, b Score) Score {
+	if b.Launches > a.Launches {
+		return b
+	}
+	return a
+}
+
+// better says whether a model knows more than another. What dropped templates has
+// fewer that are verified, and is right all the same: observations count first.
 func (m *Model) better(o *Model) bool {
-	return cmp.Or(cmp.Compare(m.verified(), o.verified()), cmp.Compare(m.stats.Observations, o.stats.Observations)) > 0
+	return cmp.Or(cmp.Compare(m.stats.Observations, o.stats.Observations), cmp.Compare(m.verified(), o.verified())) > 0
 }
 
 // verified counts the variants that predict.

@@ -43,7 +43,8 @@ type Model struct {
 	// time is left alone for longer and longer.
 	launches, restUntil uint64
 	audit, largest      uint64 // see due
-	score               *Score
+	score               Score
+	total               *Score // its library's
 
 	not      wordSet   // the words that hold no pointers
 	pointers []pointer // for use within a call
@@ -62,6 +63,10 @@ type Stats struct {
 
 // Stats returns the model's counts.
 func (m *Model) Stats() Stats { return m.stats }
+
+// Score is how well its templates predicted what they had not been fitted to, in
+// this process and before.
+func (m *Model) Score() Score { return m.score }
 
 // Kernel returns what the model is of.
 func (m *Model) Kernel() Kernel { return m.kernel }

@@ -166,18 +166,3 @@ func (s *sample) runs(dst []span) []span {
 	}
 	return dst
 }
-
-// coarse is the sample in blocks.
-func (s *sample) coarse() *sample {
-	if s.grain >= Block {
-		return s
-	}
-	c := *s
-	c.grain = Block
-	c.touched = nil
-	for _, t := range s.touched {
-		c.touched = append(c.touched, widen(t.base, t.end, t.access, Block))
-	}
-	c.touched = disjoint(c.touched)
-	return &c
-}

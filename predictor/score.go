@@ -5,14 +5,21 @@ package predictor
 type Score struct {
 	// Launches were compared; Missed of them touched something that was not
 	// predicted, Vain of them did not touch something that was.
-	Launches, Missed, Vain uint64
+	Launches uint64 `json:"launches"`
+	Missed   uint64 `json:"missed"`
+	Vain     uint64 `json:"vain"`
 	// Blocks are in 2 MiB, Bytes are as they are; both in sums over launches. What
 	// was observed in blocks alone counts as blocks alone.
-	Blocks, Bytes Tally
+	Blocks Tally `json:"blocks"`
+	Bytes  Tally `json:"bytes"`
 }
 
 // Tally sums amounts of one kind.
-type Tally struct{ Touched, Predicted, Both uint64 }
+type Tally struct {
+	Touched   uint64 `json:"touched"`
+	Predicted uint64 `json:"predicted"`
+	Both      uint64 `json:"both"`
+}
 
 // Missed is what was touched and not predicted, Vain what was predicted and not
 // touched.
@@ -51,6 +58,12 @@ func (s *Score) Add(o Score) {
 // touch a block that they did not.
 func (s *Score) FalseNegative() float64 { return percent(s.Missed, s.Launches) }
 func (s *Score) FalsePositive() float64 { return percent(s.Vain, s.Launches) }
+
+func (t *Tally) valid() bool { return t.Both <= t.Touched && t.Both <= t.Predicted }
+
+func (s *Score) valid() bool {
+	return s.Missed <= s.Launches && s.Vain <= s.Launches && s.Blocks.valid() && s.Bytes.valid()
+}
 
 // Compare returns the score of one launch: what was predicted against what was
 // touched, both exact. ok is false if either is too ragged to tell (16,384

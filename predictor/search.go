@@ -9,8 +9,6 @@ import (
 // softLo to softHi if each pointer has its memory to itself.
 type bound struct{ lo, hi, softLo, softHi uint64 }
 
-func exactly(v uint64) bound { return bound{v, v, v, v} }
-
 // scored is an expression that keeps all bounds, and how many bits it takes to
 // say it, exceptions included.
 type scored struct {
