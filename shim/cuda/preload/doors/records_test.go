@@ -37,6 +37,8 @@ func onRecords(t *testing.T, folder string) run {
 func TestRecordsParameters(t *testing.T)                { records(t, "params") }
 func TestRecordsEveryWayToLaunch(t *testing.T)          { records(t, "ways") }
 func TestRecordsNameKernels(t *testing.T)               { records(t, "kernels") }
+func TestRecordsWhileModulesComeAndGo(t *testing.T)     { records(t, "reloads") }
+func TestRecordsLayersAndPeers(t *testing.T)            { records(t, "more_copies") }
 func TestRecordingBeginsInTheMiddle(t *testing.T)       { records(t, "toggled") }
 func TestRecordsCopies(t *testing.T)                    { records(t, "copies") }
 func TestRecordsFills(t *testing.T)                     { records(t, "fills") }

@@ -330,6 +330,54 @@ static void copies(void)
     expect_none();
 }
 
+/* CUDA_MEMCPY3D_BATCH_OP (CUDA 13.0), of addresses. */
+struct operand {
+    unsigned type, pad;
+    uint64_t address, row, rows, place;
+};
+
+struct operation {
+    struct operand src, dst;
+    uint64_t width, height, depth;
+    unsigned order, flags;
+};
+
+/* Batches of layers, and copies from one context to another. */
+static void more_copies(void)
+{
+    struct operation ops[2] = {{.src = {.type = 1, .row = 128, .rows = 10}, .dst = {.type = 1}, .width = 64, .height = 8, .depth = 2, .order = 1}};
+    CUDA_MEMCPY3D_PEER peer = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcPitch = 128, .srcHeight = 16, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                               .WidthInBytes = 64, .Height = 8, .Depth = 3};
+    const struct xm_command_copy *c;
+    CUdeviceptr p, q;
+
+    begin();
+    CHECK(cuMemAlloc_v2(&p, MIB));
+    CHECK(cuMemAlloc_v2(&q, MIB));
+    commands->record(1);
+    ops[1] = ops[0];
+    for (unsigned i = 0; i < 2; i++) {
+        ops[i].src.address = p + i * KIB;
+        ops[i].dst.address = q + i * KIB;
+    }
+    CHECK(cuMemcpy3DBatchAsync_v2(2, (void *)ops, 0, stream));
+    for (unsigned i = 0; i < 2; i++) {
+        c = expect_copy(0, q + i * KIB, p + i * KIB, 64, 8, 2);
+        TRUE(c->src_pitch == 128 && c->src_slice == 1280 && c->dst_pitch == 64 && c->dst_slice == 512);
+    }
+    CHECK(cuMemcpyPeer(q, ctx, p, ctx, KIB));
+    CHECK(cuMemcpyPeerAsync(q, ctx, p, ctx, 2 * KIB, stream));
+    expect_copy(0, q, p, KIB, 1, 1);
+    expect_copy(0, q, p, 2 * KIB, 1, 1);
+    peer.srcDevice = p;
+    peer.dstDevice = q;
+    peer.srcContext = peer.dstContext = ctx;
+    CHECK(cuMemcpy3DPeer(&peer));
+    c = expect_copy(0, q, p, 64, 8, 3);
+    TRUE(c->src_slice == 128 * 16 && c->dst_slice == 512);
+    expect_none();
+}
+
 static void expect_fill(uint64_t dst, uint64_t width, uint64_t height, uint64_t pitch)
 {
     const struct xm_command *r = expect(XM_COMMAND_FILL);
@@ -341,10 +389,20 @@ static void expect_fill(uint64_t dst, uint64_t width, uint64_t height, uint64_t 
 
 static void fills(void)
 {
+    CUstreamBatchMemOpParams ops[3];
     CUdeviceptr p;
 
     begin();
     CHECK(cuMemAlloc_v2(&p, MIB));
+    memset(ops, 0, sizeof ops);
+    ops[0].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32;
+    ops[0].writeValue.address = p + 128;
+    ops[0].writeValue.value = 1;
+    ops[1].waitValue.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32;
+    ops[1].waitValue.address = p + 128;
+    ops[1].waitValue.value = 1;
+    ops[2].writeValue.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64;
+    ops[2].writeValue.address = p + 256;
     commands->record(1);
     CHECK(cuMemsetD8_v2(p, 1, 100));
     CHECK(cuMemsetD16Async(p, 1, 100, stream));
@@ -353,6 +411,7 @@ static void fills(void)
     CHECK(cuMemsetD2D16Async(p, 256, 1, 100, 4, stream));
     CHECK(cuMemsetD2D32_v2(p, 512, 1, 100, 5));
     CHECK(cuStreamWriteValue32_v2(stream, p + 64, 1, 0));
+    CHECK(cuStreamBatchMemOp_v2(stream, 3, ops, 0));
     expect_fill(p, 100, 1, 100);
     expect_fill(p, 200, 1, 200);
     expect_fill(p, 400, 1, 400);
@@ -360,6 +419,8 @@ static void fills(void)
     expect_fill(p, 200, 4, 256);
     expect_fill(p, 400, 5, 512);
     expect_fill(p + 64, 4, 1, 4);
+    expect_fill(p + 128, 4, 1, 4);
+    expect_fill(p + 256, 8, 1, 8);
     expect_none();
 }
 
@@ -746,6 +807,64 @@ static void threads(void)
     WANT(freed, made);
 }
 
+/* Threads load, launch and unload at once, so that handles are given anew all the time: each
+ * record names the code that was launched. */
+enum { LOADERS = 3, LOADS = 40 };
+
+static char texts[LOADERS][sizeof plain_text + 32];
+
+static void *reload(void *arg)
+{
+    uint64_t mine = (uintptr_t)arg, b = 0;
+    uint32_t n = 0;
+    CUstream own;
+
+    CHECK(cuCtxSetCurrent(ctx));
+    CHECK(cuStreamCreate(&own, CU_STREAM_NON_BLOCKING));
+    for (unsigned i = 0; i < LOADS; i++) {
+        CUmodule m;
+        CUfunction f = load(texts[mine], &m);
+
+        CHECK(cuLaunchKernel(f, 1, 1, 1, 1, 1, 1, 0, own, (void *[]){&mine, &n, &b}, NULL));
+        CHECK(cuStreamSynchronize(own));
+        CHECK(cuModuleUnload(m));
+    }
+    return NULL;
+}
+
+static void reloads(void)
+{
+    pthread_t loaders[LOADERS];
+    struct xm_kernel k, first[LOADERS];
+    const struct xm_command *r;
+    unsigned seen[LOADERS] = {0};
+    uint32_t ids[LOADERS];
+
+    begin();
+    commands->record(1);
+    for (unsigned i = 0; i < LOADERS; i++) {
+        snprintf(texts[i], sizeof texts[i], "%s// %u\n", plain_text, i);
+        WANT(pthread_create(&loaders[i], NULL, reload, (void *)(uintptr_t)i), 0);
+    }
+    for (unsigned i = 0; i < LOADERS; i++)
+        WANT(pthread_join(loaders[i], NULL), 0);
+    while ((r = next())) {
+        uint64_t who = word(payload(r), 0);
+
+        k = kernel_of(r);
+        TRUE(who < LOADERS);
+        if (!seen[who]++) {
+            first[who] = k;
+            ids[who] = r->kernel;
+        }
+        WANT(r->kernel, ids[who]);
+        TRUE(!memcmp(k.code, first[who].code, sizeof k.code));
+    }
+    for (unsigned i = 0; i < LOADERS; i++)
+        WANT(seen[i], LOADS);
+    TRUE(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2]);
+}
+
 /* What nobody takes is dropped and counted; what there was room for is whole. */
 static void full(void)
 {
@@ -779,8 +898,20 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"params", params}, {"ways", ways},     {"kernels", kernels}, {"toggled", toggled}, {"copies", copies},
-    {"graphs", graphs}, {"graphs_late", graphs_late}, {"fills", fills},   {"ranges", ranges}, {"maps", maps}, {"threads", threads}, {"full", full},
+    {"params", params},
+    {"ways", ways},
+    {"kernels", kernels},
+    {"reloads", reloads},
+    {"toggled", toggled},
+    {"copies", copies},
+    {"more_copies", more_copies},
+    {"fills", fills},
+    {"ranges", ranges},
+    {"maps", maps},
+    {"graphs", graphs},
+    {"graphs_late", graphs_late},
+    {"threads", threads},
+    {"full", full},
 };
 
 int main(int argc, char **argv)
