@@ -6,7 +6,7 @@
 #   correct    4 min  segments, every word of tasks that exceed the budget, what passes between tasks
 #   swap       2 min  out of one process and into another, with the driver's own ways
 #   oversub    3 min  read, 150 to 300 %, turns of 50 ms to 1 s
-#   compare    4 min  the same at 100 ms against allocation, swap, serial and demand paging; dense
+#   compare    6 min  the same at 100 ms against allocation, swap, serial and demand paging; dense, stencil
 #   inside     1 min  1,000 switches inside kernels
 #   sparse     3 min  tasks whose turns touch a part: sparse, experts, models
 #   physical   2 min  3 x 60 GiB
@@ -45,8 +45,8 @@ oversub() {
 }
 
 compare() {
-    for workload in read $(pick dense ""); do
-        measure "compare, $workload" 280 oversub --workload "$workload" --footprint "$(pick 150,200,300 150)" --slice 100ms \
+    for workload in read $(pick "dense stencil" ""); do
+        measure "compare, $workload" 190 oversub --workload "$workload" --footprint "$(pick 150,200,300 150)" --slice 100ms \
             --policy predict,allocation,swap,serial,paging --span "$(pick 3s 300ms)" --cycles "$(pick 3 1)"
     done
 }

@@ -187,10 +187,14 @@ func (m *massif) load() error {
 	if !m.plan.writes() {
 		return nil
 	}
-	if module, err = m.gpu.driver.LoadModule(kernels.StressPTX()); err != nil {
+	text, name := kernels.StressPTX(), "xm_churn"
+	if m.plan.pattern == PatternStencil {
+		text, name = kernels.SciencePTX(), "xm_stencil"
+	}
+	if module, err = m.gpu.driver.LoadModule(text); err != nil {
 		return err
 	}
-	m.kernel, err = module.Function("xm_churn")
+	m.kernel, err = module.Function(name)
 	return err
 }
 
@@ -225,7 +229,12 @@ func (m *massif) sumAt(piece int) abi.DevicePtr { return m.sums + abi.DevicePtr(
 func (m *massif) arguments() error {
 	for i, at := range m.at {
 		args, err := cuda.NewLaunchArgs(m.sumAt(i), at, m.words)
-		if m.plan.writes() {
+		switch {
+		case m.plan.pattern == PatternStencil && i%2 == 0:
+			args = nil // it is read when the next one is worked out
+		case m.plan.pattern == PatternStencil:
+			args, err = cuda.NewLaunchArgs(at, m.at[i-1], uint32(m.words/stencilColumns), uint32(stencilColumns))
+		case m.plan.writes():
 			args, err = cuda.NewLaunchArgs(at, uint32(m.words), m.rounds)
 		}
 		if err != nil {
@@ -236,6 +245,9 @@ func (m *massif) arguments() error {
 	return nil
 }
 
+// stencilColumns are those of a piece taken as a table.
+const stencilColumns = 1 << 12
+
 // Shape of the kernels that go over a piece: enough threads to fill the device.
 const (
 	touchThreads = 256
@@ -245,6 +257,9 @@ const (
 // touch queues that a piece is gone over.
 func (m *massif) touch(piece int) error {
 	m.touched[piece]++
+	if m.visit[piece] == nil {
+		return nil
+	}
 	grid := [3]uint32{touchBlocks * m.gpu.blocks, 1, 1}
 	return m.gpu.driver.Launch(m.kernel, grid, [3]uint32{touchThreads, 1, 1}, 0, m.stream, m.visit[piece])
 }

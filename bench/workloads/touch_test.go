@@ -14,7 +14,7 @@ func TestStepsOfPatterns(t *testing.T) {
 		pattern               string
 		pieces, each, inPhase int
 	}{
-		{PatternRead, 32, 32, 32}, {PatternDense, 1, 1, 1}, {PatternLong, 7, 7, 7},
+		{PatternRead, 32, 32, 32}, {PatternDense, 1, 1, 1}, {PatternLong, 7, 7, 7}, {PatternStencil, 4, 4, 4},
 		{PatternSparse, 10, 1, 1}, {PatternSparse, 47, 4, 4},
 		{PatternModels, 4, 1, 1}, {PatternModels, 33, 8, 8},
 		{PatternExperts, 40, 7, 9}, {PatternExperts, 64, 10, 12},

@@ -10,6 +10,7 @@ const (
 	PatternRead    = "read"    // all of it, read
 	PatternDense   = "dense"   // all of it, read and written
 	PatternLong    = "long"    // the same by kernels that are longer than a turn
+	PatternStencil = "stencil" // all of it: every second piece is worked out of the one before
 	PatternSparse  = "sparse"  // a tenth of one allocation, read and written; another tenth in each phase
 	PatternExperts = "experts" // an eighth in every step, and two of the rest's pieces, out of four in each phase: read
 	PatternModels  = "models"  // one of four parts, read; another part in each phase
@@ -17,7 +18,7 @@ const (
 
 // Patterns lists them.
 func Patterns() []string {
-	return []string{PatternRead, PatternDense, PatternLong, PatternSparse, PatternExperts, PatternModels}
+	return []string{PatternRead, PatternDense, PatternLong, PatternStencil, PatternSparse, PatternExperts, PatternModels}
 }
 
 // Parts of the memory that a step of a pattern touches.
@@ -41,6 +42,8 @@ type touchPlan struct {
 // LeastPieces is how many pieces of memory a pattern needs.
 func LeastPieces(pattern string) int {
 	switch pattern {
+	case PatternStencil:
+		return 2
 	case PatternSparse:
 		return sparseParts
 	case PatternModels:
@@ -63,7 +66,7 @@ func (p touchPlan) validate() error {
 
 // writes says whether what is touched is written as well.
 func (p touchPlan) writes() bool {
-	return slices.Contains([]string{PatternDense, PatternLong, PatternSparse}, p.pattern)
+	return slices.Contains([]string{PatternDense, PatternLong, PatternStencil, PatternSparse}, p.pattern)
 }
 
 // whole says whether all pieces lie in one allocation.

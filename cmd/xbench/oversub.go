@@ -62,6 +62,7 @@ their number instead. A step of a workload touches:
 read     all of a task's memory, read
 dense    all of it, read and written
 long     the same, by kernels of --rounds times through a piece: longer than a turn
+stencil  all of it: every second piece is worked out of the one before
 sparse   a tenth of one allocation, read and written; another tenth in each turn
 experts  an eighth in every step and two of the other pieces, out of four in each turn; read
 models   one of four parts, another in each turn; read
