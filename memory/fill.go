@@ -17,8 +17,9 @@ const (
 
 // desire fills the budget in the order of rank: what cannot leave, then what
 // each touches, then the rest of what each has: first what is there, as nothing
-// is to be moved for memory that is not touched. It says whether there is not
-// enough for all.
+// is to be moved out for memory that is not touched; then what room there is goes to
+// those who run next, as they are stopped and can take it. It says whether there is
+// not enough for all.
 func (p *Planner) desire() (short bool) {
 	left := p.config.Budget - p.pinned
 	for _, s := range p.order {
@@ -27,6 +28,11 @@ func (p *Planner) desire() (short bool) {
 	}
 	for _, s := range p.order {
 		short = p.give(s, s.Resident, &left) || short
+	}
+	for _, s := range p.order {
+		if s.class == coming {
+			short = p.give(s, s.Footprint+s.Asked, &left) || short
+		}
 	}
 	for _, s := range p.order {
 		short = p.give(s, s.Footprint+s.Asked, &left) || short

@@ -278,6 +278,25 @@ func TestSparseTasks(t *testing.T) {
 	}
 }
 
+// TestRoomIsNotLeft: what room there is beside what is touched is filled, by those who
+// are stopped, and then nothing moves any more.
+func TestRoomIsNotLeft(t *testing.T) {
+	w := newWorld(t, Config{Budget: 16 * GiB, Mode: Predict}, 10*time.Millisecond, 3, 8*GiB, GiB)
+	w.pass(200)
+	resident := Bytes(0)
+	for _, p := range w.tasks {
+		resident += p.resident
+	}
+	if resident < 16*GiB-BatchBytes {
+		t.Errorf("%s on a device of 16 GiB, of 24", resident)
+	}
+	before := w.tasks[0].in + w.tasks[1].in + w.tasks[2].in
+	w.pass(200)
+	if after := w.tasks[0].in + w.tasks[1].in + w.tasks[2].in; after != before || w.most > 16*GiB {
+		t.Errorf("%s moved in though all that is touched is there; %s committed", after-before, w.most)
+	}
+}
+
 // TestRealOversubscription predicts the large cases: three tasks of 60 GiB
 // at 2 s, two of 90 GiB at 4 s, in what an H200 leaves.
 func TestRealOversubscription(t *testing.T) {
