@@ -120,7 +120,7 @@ void xm_code_library(CUlibrary l, struct xm_code code)
 	LOCKED(add_library(l, code));
 }
 
-/* All that came out of it goes too. */
+/* All that came out of it goes too: of a library its modules, and what came out of these. */
 static struct xm_code goes(const void *handle)
 {
 	struct handle **at = place(handle);
@@ -131,11 +131,15 @@ static struct xm_code goes(const void *handle)
 		drop(at);
 	}
 	for (unsigned i = 0; i < BUCKETS; i++)
-		for (at = &handles[i]; *at;)
-			if ((*at)->library == handle)
-				drop(at);
-			else
+		for (at = &handles[i]; *at;) {
+			if ((*at)->library != handle) {
 				at = &(*at)->next;
+				continue;
+			}
+			if ((*at)->kind == MODULE)
+				xm_kernels_drop((*at)->key);
+			drop(at);
+		}
 	xm_kernels_drop(handle);
 	return code;
 }

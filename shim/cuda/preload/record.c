@@ -87,6 +87,7 @@ struct xm_record *xm_record_begin(void)
 {
 	struct xm_ring *r = ring();
 
+	atomic_thread_fence(memory_order_acquire); /* what was set before recording began is seen */
 	if (r)
 		return xm_ring_place(r);
 	xm_ring_lost();

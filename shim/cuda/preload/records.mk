@@ -13,7 +13,11 @@ $(OUT)/records/libxagent.so: testdata/reader.c agent.h commands.h Makefile recor
 # What recording costs a launch; the fake driver's launch does nothing.
 $(OUT)/hosts/linked_records: testdata/records.h commands.h records.mk
 
-# The rings once more, under ThreadSanitizer.
+# Rings and kernels once more, under ThreadSanitizer.
 TESTS += $(OUT)/tests/record_ring_tsan
 $(OUT)/tests/record_ring_tsan: record_ring_test.c $(wildcard record*.c record*.h) sys.c sys.h records.mk | $(OUT)/tests
+	$(CC) $(CFLAGS) -Wno-unused-function -Wno-tsan -fsanitize=thread $< -lpthread -o $@
+
+TESTS += $(OUT)/tests/kernels_tsan
+$(OUT)/tests/kernels_tsan: kernels_test.c $(wildcard kernels*.c kernels*.h) record_hash.h records.mk | $(OUT)/tests
 	$(CC) $(CFLAGS) -Wno-unused-function -Wno-tsan -fsanitize=thread $< -lpthread -o $@
