@@ -171,6 +171,38 @@ func TestExport(t *testing.T) {
 	}
 }
 
+// FuzzImport reads hostile exports: what it accepts must work, and be exported again.
+func FuzzImport(f *testing.F) {
+	l, w := learnt(f)
+	text, err := l.Export()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(text)
+	f.Add([]byte(`{"format":"xmsched templates","version":1,"kernels":[{"name":"k","code":"00000000000000000000000000000000","variants":[{"when":[{"value":"u32[0]","is":1}],"pointers":[]}]}]}`))
+	probe := gemm(w, rand.New(rand.NewPCG(3, 3)))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		l, err := Import(text, Config{Kernels: 16})
+		if err != nil {
+			return
+		}
+		for _, m := range l.Models() {
+			m.AppendTouches(nil, &probe.launch, &w.ranges)
+			m.Worth(&probe.launch, &w.ranges)
+		}
+		again, err := l.Export()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Import(again, Config{}); err != nil {
+			t.Fatalf("%v\n%s", err, again)
+		}
+		if _, err := Decode(l.Encode(0), Config{}); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
 // FuzzParse reads expressions: what is accepted is written the same way again.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"4*u32[0]", "1/2*u64[8]*grid.x*block.y+512", "8388608", "2*(u32[4]+1)*up128(u32[8])-16", "rest", "map[0]*shared"} {

@@ -362,19 +362,27 @@ func (f *finder) tryAdded(p []uint64, factors ...*class) {
 		e.factor[i] = c.source
 		bits += f.name + c.bits
 	}
+	var ok bool
+	if e.add, ok = f.remainder(&e, p); !ok {
+		return
+	}
+	f.check(e, p, bits+math.Log2(1+math.Abs(float64(e.add))))
+}
+
+// remainder is what may be added to an expression in all samples: the roundest.
+func (f *finder) remainder(e *expr, p []uint64) (int64, bool) {
 	from, to := int64(-maxExtent), int64(maxExtent)
 	for i, b := range f.bounds {
 		v := int64(e.of(p[i]))
 		from, to = max(from, int64(b.lo)-v), min(to, int64(b.hi)-v)
 	}
-	if from > to {
-		return
-	}
 	switch {
+	case from > to:
+		return 0, false
 	case from > 0:
-		e.add = int64(roundest(uint64(from), uint64(to)))
+		return int64(roundest(uint64(from), uint64(to))), true
 	case to < 0:
-		e.add = -int64(roundest(uint64(-to), uint64(-from)))
+		return -int64(roundest(uint64(-to), uint64(-from))), true
 	}
-	f.check(e, p, bits+math.Log2(1+math.Abs(float64(e.add))))
+	return 0, true
 }
