@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -95,8 +96,9 @@ func TestLearningSeesWhatKernelsTouch(t *testing.T) {
 	if len(by) > 0 { // of what is captured, refused, or not managed nothing can be seen
 		t.Errorf("seen as well: %v", by)
 	}
-	if strings.Contains(p.said(), "learn") {
-		t.Errorf("it said: %s", p.said())
+	if said := fmt.Sprintf("learning: %d launches were looked at, 0 not in time", len(seen)); strings.Count(p.said(), "learning") != 1 || !strings.Contains(p.said(), said) ||
+		!strings.Contains(p.said(), "43 MiB could be looked at, 128 MiB could not") {
+		t.Errorf("it said: %s; want %s", p.said(), said)
 	}
 	// What was learnt is not looked at again, but for what a first run could not settle.
 	if _, again := w.learner(100, "--learn"); len(again) > len(seen)/3 {
@@ -130,7 +132,7 @@ func (w *world) withoutAgent() (lib string) {
 func TestLearningWithoutAnAgent(t *testing.T) {
 	w := newWorld(t)
 	w.withoutAgent()
-	if p, seen := w.learner(20, "--learn"); seen != nil || strings.Contains(p.said(), "learnt") {
+	if p, seen := w.learner(20, "--learn"); seen != nil || !strings.Contains(p.said(), "learning: 0 launches were looked at") {
 		t.Errorf("seen: %+v; it said %s", seen, p.said())
 	}
 }

@@ -13,6 +13,8 @@
 // sleeps until the next one or a doorbell. It reads gate words itself, so a
 // stopped client does not stop its device. Large bodies run on two workers, while
 // their simulated time passes; if a body is slower than that, the command is late.
+// What a body touches of managed memory that is not at home on its device comes there
+// when the body has ended, and whoever watches the process's page faults is told (fault.go).
 //
 // Concurrency: Device.mu guards the model, the clients and their rings; it is
 // never held while a body runs, a message is sent, or the engine sleeps.

@@ -31,7 +31,7 @@
 #define STACK (256u << 10) /* the agent's runtime makes threads of its own; this one only loads it */
 
 /* Codes of our own warnings; the agent's begin above. */
-enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 }; /* and XM_WARN_IPC, XM_WARN_LEARNING */
+enum { WARN_NO_AGENT = 1, WARN_AGENT_REFUSED = 2, WARN_NO_THREAD = 3, WARN_LAST = 63 }; /* and XM_WARN_IPC, XM_WARN_LEARNING, XM_WARN_LEARNT */
 
 static _Atomic uint32_t news; /* adds 1 with every piece of news; futex word */
 static _Atomic uint32_t uncovered_told;
@@ -224,6 +224,8 @@ static void leaving(void)
 
 	if (atomic_load(&xm_aside) || atomic_exchange(&xm_state.leaving, true))
 		return;
+	if (xm_learns())
+		xm_sample_report();
 	good = memory_made_good(&tried);
 	if (good)
 		(void)xm_hold_leave(); /* first: who holds the next lock may be waiting for suspended work */

@@ -27,6 +27,7 @@ void xm_agent_news(void);
 /* One warning line on the program's stderr, once a code: 1 to 31 are ours, 32 to 63 the agent's. */
 #define XM_WARN_IPC 4
 #define XM_WARN_LEARNING 5
+#define XM_WARN_LEARNT 6
 void xm_warn_once(int code, const char *text) __attribute__((visibility("hidden")));
 
 #endif

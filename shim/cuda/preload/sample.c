@@ -1,6 +1,7 @@
 #include "sample.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -230,6 +231,19 @@ void xm_sample_quiet(void)
 {
 	if (!out_of_the_question())
 		let_pass();
+}
+
+void xm_sample_report(void)
+{
+	struct xm_sample_figures f;
+	char text[256];
+
+	xm_samples.figures(&f);
+	snprintf(text, sizeof text,
+		 "learning: %llu launches were looked at, %llu not in time, which took %.1f s; of memory %llu MiB could be looked at, %llu MiB could not",
+		 (unsigned long long)f.taken, (unsigned long long)f.missed, (double)f.ns / 1e9, (unsigned long long)(f.managed_most >> 20),
+		 (unsigned long long)(f.plain >> 20));
+	xm_warn_once(XM_WARN_LEARNT, text);
 }
 
 /* ---- the agent's side ------------------------------------------------------------------ */

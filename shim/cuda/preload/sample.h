@@ -45,6 +45,9 @@ XM_INTERNAL void xm_sample_end(CUresult result);
 /* Before a capture begins: no sample is under way any more, as far as a second's waiting can tell. */
 XM_INTERNAL void xm_sample_quiet(void);
 
+/* One line for the user, when the program ends. */
+XM_INTERNAL void xm_sample_report(void);
+
 /* An allocation as managed memory; false: it is to be made as ever. */
 XM_INTERNAL bool xm_sample_alloc(struct xm_mem *m, CUcontext context, CUdeviceptr *at, size_t bytes);
 /* The one that holds the address, which is the device's memory for all that the program knows. */

@@ -22,17 +22,19 @@ _Atomic bool xm_aside;
 static _Atomic int warned, sampling, sampled_so_far;
 static bool handler;
 
-void xm_warn_once(int code, const char *text)
-{
-	atomic_fetch_add(&warned, code == XM_WARN_LEARNING && text != NULL);
-}
-
 static void check(bool ok, const char *what)
 {
 	if (ok)
 		return;
 	fprintf(stderr, "sample_test: %s\n", what);
 	_exit(1);
+}
+
+void xm_warn_once(int code, const char *text)
+{
+	atomic_fetch_add(&warned, code == XM_WARN_LEARNING && text != NULL);
+	if (code == XM_WARN_LEARNT)
+		check(strstr(text, "8 launches were looked at, 0 not in time") != NULL, text);
 }
 
 /* ---- what is behind it -------------------------------------------------------------- */
@@ -200,6 +202,7 @@ static void quick(void)
 	for (int i = 0; i < 300; i++)
 		samples += launch(1, 1, 0);
 	check(samples == 8 && now_figures().taken == 8, "eight of a kernel in one shape");
+	xm_sample_report();
 	for (int i = 0; i < 300; i++)
 		others += launch(1, 2, 0) + launch(2, 1, 0) + launch(3, 1, 0) + launch(4, 1, 0);
 	check(others == 16, "another shape and another kernel are others; what has no layout is none");
