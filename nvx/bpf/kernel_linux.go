@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"sync"
 
 	"github.com/cilium/ebpf"
@@ -37,8 +38,19 @@ type kernel struct {
 	enter, leave *ebpf.Program
 	exits        link.Link // nil where there is no such hook
 	multi        bool      // uprobe.multi: one call for all hooks of a library
+	noReturns    bool      // returns are not hooked, for a reason that is in missing
 	missing      []Missing
 }
+
+// lacks takes note of a missing hook, once.
+func (k *kernel) lacks(m Missing) {
+	if !slices.ContainsFunc(k.missing, func(known Missing) bool { return known.Hook == m.Hook }) {
+		k.missing = append(k.missing, m)
+	}
+}
+
+// withoutReturns is what cannot be said where returns are not hooked.
+const withoutReturns = "what is allocated, and when the device was busy, is not known; calls are counted"
 
 // load brings the programs into the kernel. With single the hooks are attached one
 // by one, as on older kernels.
@@ -61,7 +73,7 @@ func load(single bool) (*kernel, error) {
 		spec.Programs[observeProgEnter].AttachType = ebpf.AttachTraceUprobeMulti
 		spec.Programs[observeProgLeave].AttachType = ebpf.AttachTraceUprobeMulti
 	} else if why != nil && !errors.Is(why, unix.EPERM) {
-		k.missing = append(k.missing, Missing{"uprobe.multi", why.Error(), "hooks are attached one by one"})
+		k.lacks(Missing{"uprobe.multi", why.Error(), "hooks are attached one by one"})
 	}
 	exits := spec.Programs[observeProgLeft]
 	delete(spec.Programs, observeProgLeft)
@@ -88,7 +100,7 @@ func load(single bool) (*kernel, error) {
 func (k *kernel) watchExits(spec *ebpf.CollectionSpec, exits *ebpf.ProgramSpec, options ebpf.CollectionOptions) {
 	err := k.attachExits(spec, exits, options)
 	if err != nil {
-		k.missing = append(k.missing, Missing{"tp_btf/sched_process_exit", err.Error(), "the end of a process is seen when one looks, not when it is"})
+		k.lacks(Missing{"tp_btf/sched_process_exit", err.Error(), "the end of a process is seen when one looks, not when it is"})
 	}
 }
 
@@ -137,7 +149,7 @@ func (k *kernel) attach(path string, at []attachment, pid int) ([]link.Link, err
 	}
 	var returning []attachment
 	for _, a := range at {
-		if a.returns {
+		if a.returns && !k.noReturns {
 			returning = append(returning, a)
 		}
 	}
@@ -146,6 +158,11 @@ func (k *kernel) attach(path string, at []attachment, pid int) ([]link.Link, err
 		var more []link.Link
 		more, err = k.attachAll(returning, pid, exe.UretprobeMulti, exe.Uretprobe, k.leave)
 		links = append(links, more...)
+		if errors.Is(err, ebpf.ErrNotSupported) { // the rest goes on
+			k.noReturns = true
+			k.lacks(Missing{"uretprobe", err.Error(), withoutReturns})
+			err = nil
+		}
 	}
 	if err != nil {
 		closeAll(links)

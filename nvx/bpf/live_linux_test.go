@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -28,18 +29,33 @@ type worker struct {
 	said   *bufio.Reader
 }
 
-// startWorker builds and starts it, in new namespaces by the flags of clone; its
+// shared is what tests build once.
+var shared struct {
+	dir             string
+	worker, library sync.Once
+	preload         string // folder of the preload library
+}
+
+// built are the worker and its kernels.
+func built(t *testing.T) (program, ptx string) {
+	t.Helper()
+	program, ptx = filepath.Join(shared.dir, "worker"), filepath.Join(shared.dir, "kernels.ptx")
+	shared.worker.Do(func() {
+		if out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "testdata/worker.c", "-o", program, "-ldl").CombinedOutput(); err != nil {
+			t.Fatalf("build worker: %v\n%s", err, out)
+		}
+		if err := os.WriteFile(ptx, kernels.PTX(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	})
+	return program, ptx
+}
+
+// startWorker starts it, in new namespaces by the flags of clone; its
 // driver is in use when this returns.
 func startWorker(t *testing.T, flags uintptr, environment ...string) *worker {
 	t.Helper()
-	dir := t.TempDir()
-	program, ptx := filepath.Join(dir, "worker"), filepath.Join(dir, "kernels.ptx")
-	if out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "testdata/worker.c", "-o", program, "-ldl").CombinedOutput(); err != nil {
-		t.Fatalf("build worker: %v\n%s", err, out)
-	}
-	if err := os.WriteFile(ptx, kernels.PTX(), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	program, ptx := built(t)
 	w := &worker{t: t, cmd: exec.Command(program, ptx)}
 	w.cmd.Env = append(append(os.Environ(), simtest.Start(t)...), environment...)
 	w.cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: flags}
@@ -294,7 +310,7 @@ func TestAll(t *testing.T) {
 // TestUnderXmsched: at the preload library's own sites the same is seen as at the
 // driver's functions.
 func TestUnderXmsched(t *testing.T) {
-	w := startWorker(t, 0, "LD_PRELOAD="+preload(t))
+	w := startWorker(t, 0, preload(t)...)
 	o := open(t, Options{PID: w.cmd.Process.Pid})
 	w.do("launch 100", "thread 20", "got 30", "extended 40", "copy 5 1000", "acopy 7 100", "box 3", "fill 2 16",
 		"alloc 4194304", "alloc 1048576", "free", "create 2097152", "release", "sync")
@@ -318,18 +334,53 @@ func TestUnderXmsched(t *testing.T) {
 	}
 }
 
-// preload is the preload library: that of the build where it is up to date.
-func preload(t *testing.T) string {
+// preload is the environment of a program under the preload library, that of the
+// build where it is up to date; without a daemon.
+func preload(t *testing.T) []string {
 	t.Helper()
-	lib := filepath.Join(simtest.Root(t), "lib")
-	room := filepath.Join(simtest.Root(t), "shim", "cuda", "preload")
-	if exec.Command("make", "-q", "-C", room, "OUT="+lib, "all").Run() != nil {
-		lib = t.TempDir()
-		if out, err := exec.Command("make", "-s", "-j2", "-C", room, "OUT="+lib, "all").CombinedOutput(); err != nil {
-			t.Fatalf("build the preload library: %v\n%s", err, out)
+	shared.library.Do(func() {
+		lib := filepath.Join(simtest.Root(t), "lib")
+		room := filepath.Join(simtest.Root(t), "shim", "cuda", "preload")
+		shared.preload = lib
+		if exec.Command("make", "-q", "-C", room, "OUT="+lib, "all").Run() != nil {
+			shared.preload = shared.dir
+			if out, err := exec.Command("make", "-s", "-j2", "-C", room, "OUT="+shared.dir, "all").CombinedOutput(); err != nil {
+				t.Fatalf("build the preload library: %v\n%s", err, out)
+			}
 		}
+	})
+	return []string{"LD_PRELOAD=" + filepath.Join(shared.preload, "libxmsched.so"), "XMSCHED_DIR=" + t.TempDir()}
+}
+
+// TestUnderAFilter: what the kernel does for its hooks must not end a program
+// whose filter allows no such calls.
+func TestUnderAFilter(t *testing.T) {
+	for name, environment := range map[string][]string{"at the driver": nil, "at our sites": preload(t)} {
+		t.Run(name, func(t *testing.T) {
+			w := startWorker(t, 0, environment...)
+			w.do("filter")
+			o := open(t, Options{PID: w.cmd.Process.Pid})
+			w.do("launch 100", "alloc 4096", "sync", "free")
+			f := figuresIn(t, o, w)
+			if f.Commands != 100 || !o.kernel.noReturns && f.Memory.Allocations != 1 {
+				t.Errorf("%+v", f)
+			}
+		})
 	}
-	return filepath.Join(lib, "libxmsched.so")
+}
+
+// TestWithoutReturns: a kernel that lacks one hook still has the rest.
+func TestWithoutReturns(t *testing.T) {
+	w := startWorker(t, 0)
+	o := open(t, Options{PID: w.cmd.Process.Pid, without: "this is a test"})
+	w.do("launch 10", "alloc 4096", "sync")
+	f := figuresIn(t, o, w)
+	if f.Commands != 10 || f.Memory.Allocations != 0 || f.Work.Waits != 0 || f.Work.Waited != 0 {
+		t.Errorf("%+v", f)
+	}
+	if s := snapshot(t, o); !slices.Contains(s.Missing, Missing{"uretprobe", "this is a test", withoutReturns}) {
+		t.Errorf("missing: %+v", s.Missing)
+	}
 }
 
 func TestWhoCannotBeObserved(t *testing.T) {

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -21,8 +22,10 @@ type Options struct {
 	// makes the estimates of busy and idle rest on less.
 	LimitPercent float64
 
-	oneByOne bool              // as on kernels without uprobe.multi; for tests
-	only     func(string) bool // names that are hooked; for tests; nil: all
+	// For tests.
+	oneByOne bool              // as on kernels without uprobe.multi
+	without  string            // why returns are not hooked
+	only     func(string) bool // names that are hooked; nil: all
 }
 
 // Observer has hooks in one or all programs. Not for several goroutines at once.
@@ -98,6 +101,10 @@ func (o *Observer) start() error {
 	clear(o.users)
 	if err := o.kernel.observe(o.options.PID); err != nil {
 		return err
+	}
+	if why := cmp.Or(o.options.without, returnsEnd(o.options.PID)); why != "" {
+		o.kernel.noReturns = true
+		o.kernel.lacks(Missing{"uretprobe", why, withoutReturns})
 	}
 	o.windows.begin(clock())
 	return o.Look()

@@ -1,6 +1,7 @@
 package bpf
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -31,16 +32,21 @@ func (k *kernel) read() (*reading, error) {
 	if err := k.readCounts(r); err != nil {
 		return nil, err
 	}
+	if k.noReturns { // nobody sees waits end
+		return r, k.readLost(r)
+	}
 	if err := k.readWaits(r); err != nil {
 		return nil, err
 	}
-	if err := k.vars.LostHits.Get(&r.lostHits); err != nil {
-		return nil, fmt.Errorf("read what was lost: %w", err)
+	return r, k.readLost(r)
+}
+
+// readLost finds what there was no room for.
+func (k *kernel) readLost(r *reading) error {
+	if err := errors.Join(k.vars.LostHits.Get(&r.lostHits), k.vars.LostNews.Get(&r.lostNews)); err != nil {
+		return fmt.Errorf("read what was lost: %w", err)
 	}
-	if err := k.vars.LostNews.Get(&r.lostNews); err != nil {
-		return nil, fmt.Errorf("read what was lost: %w", err)
-	}
-	return r, nil
+	return nil
 }
 
 func (k *kernel) readCounts(r *reading) error {

@@ -1,7 +1,6 @@
 package bpf
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 	"strings"
@@ -101,27 +100,3 @@ func (o opening) String() string {
 }
 
 func openingOf(code []byte) opening { return here.openings(code) }
-
-var nop5Code = []byte{0x0f, 0x1f, 0x44, 0x00, 0x00}
-
-// openingAMD64 knows what Linux emulates (arch/x86/kernel/uprobes.c: pushes of a
-// register, one-byte nops, jumps and calls): all else is stepped.
-func openingAMD64(code []byte) opening {
-	switch {
-	case bytes.HasPrefix(code, nop5Code):
-		return nop5
-	case len(code) > 0 && (code[0]&0xf8 == 0x50 || code[0] == 0x90 || code[0] == 0xe9 || code[0] == 0xeb || code[0] == 0xe8):
-		return emulated
-	case len(code) > 1 && code[0] == 0x41 && code[1]&0xf8 == 0x50:
-		return emulated
-	}
-	return stepped
-}
-
-// openingARM64: a nop is simulated, what else functions begin with is stepped.
-func openingARM64(code []byte) opening {
-	if bytes.HasPrefix(code, []byte{0x1f, 0x20, 0x03, 0xd5}) {
-		return emulated
-	}
-	return stepped
-}

@@ -26,7 +26,15 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	goleak.VerifyTestMain(m)
+	var err error
+	if shared.dir, err = os.MkdirTemp("", "xmobserve"); err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		_ = os.RemoveAll(shared.dir)
+		os.Exit(code)
+	}))
 }
 
 func play(role string) error {

@@ -15,13 +15,17 @@
  *   sync          the context                  ssync          the stream
  *   event         record in the stream         esync          wait for it
  *   sleep MS
+ *   filter        from here on system calls that nobody knows end the process
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 typedef int result;
@@ -161,6 +165,22 @@ static void copy_box(void)
 	MUST(cuMemcpy2D_v2(box));
 }
 
+/* As a container's filter does with what is newer than itself: on amd64 the
+ * calls that the kernel makes for its own hooks have such numbers. */
+static void filter(void)
+{
+	struct sock_filter rules[] = {
+		{0x20, 0, 0, 0},                        /* the number of the call */
+		{0x35, 0, 1, 335},                      /* that or more? */
+		{0x06, 0, 0, SECCOMP_RET_KILL_PROCESS},
+		{0x06, 0, 0, SECCOMP_RET_ALLOW},
+	};
+	struct sock_fprog all = {4, rules};
+
+	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "no new privileges");
+	must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &all), "filter");
+}
+
 static void carry_out(const char *what, unsigned long a, unsigned long b)
 {
 	struct config config = {{1, 1, 1}, {1, 1, 1}, 0, stream, NULL, 0};
@@ -212,6 +232,8 @@ static void carry_out(const char *what, unsigned long a, unsigned long b)
 		MUST(cuEventRecord(event, stream));
 	} else if (IS("esync")) {
 		MUST(cuEventSynchronize(event));
+	} else if (IS("filter")) {
+		filter();
 	} else if (IS("sleep")) {
 		usleep(a * 1000);
 	} else {
