@@ -41,11 +41,10 @@ func transfers(moves []workloads.Move, out bool) []transfer {
 		return m.In
 	}
 	type state struct {
-		seen  bool
-		last  workloads.Move
-		told  int64 // of the last target in this direction, since the last transfer
-		open  *transfer
-		moved uint64
+		seen bool
+		last workloads.Move
+		told int64 // of the last target in this direction, since the last transfer
+		open *transfer
 	}
 	states := map[int]*state{}
 	var all []*transfer
