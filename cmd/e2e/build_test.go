@@ -61,6 +61,7 @@ func build(dir string) error {
 		program(dir, "streams"),
 		program(dir, "job"),
 		program(dir, "passes"),
+		program(dir, "part"),
 		program(dir, "learner"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {
