@@ -49,7 +49,7 @@ func TestObserveRefuses(t *testing.T) {
 func TestObserve(t *testing.T) {
 	program, ptx := filepath.Join(t.TempDir(), "worker"), filepath.Join(t.TempDir(), "kernels.ptx")
 	source := filepath.Join(simtest.Root(t), "nvx", "bpf", "testdata", "worker.c")
-	if out, err := exec.Command("gcc", "-O2", source, "-o", program, "-ldl").CombinedOutput(); err != nil {
+	if out, err := exec.Command("gcc", "-O2", source, "-o", program, "-ldl", "-lpthread").CombinedOutput(); err != nil {
 		t.Fatalf("build worker: %v\n%s", err, out)
 	}
 	if err := os.WriteFile(ptx, kernels.PTX(), 0o644); err != nil {

@@ -102,7 +102,10 @@ func workOf(p observeProcess, waiting, end uint64) Work {
 		CutBusy: span(p.CutBusyNs), CutIdle: span(p.CutIdleNs),
 		LostStreams: p.LostStreams,
 	}
-	if p.Since != 0 {
+	const streams = 0xffff // of word, that have commands outstanding
+	// Without one a block that lasts is what two threads have left that began and
+	// ended one at the same moment: nothing is known until the next.
+	if p.Since != 0 && p.Word&streams != 0 {
 		lasting := since(p.Since, end)
 		w.Busying = true
 		w.Blocks.add(lasting)
@@ -110,7 +113,7 @@ func workOf(p observeProcess, waiting, end uint64) Work {
 			w.Longest, w.InLongest = lasting, p.Commands-p.BlockFrom
 		}
 		w.Waited += since(max(waiting, p.WaitedUntil), end) * time.Duration(min(waiting, 1))
-	} else if p.IdleSince != 0 {
+	} else if p.Since == 0 && p.IdleSince != 0 {
 		w.Gaps.add(since(p.IdleSince, end))
 	}
 	w.Busy, w.Idle = w.CutBusy+w.Blocks.Sum(), w.CutIdle+w.Gaps.Sum()

@@ -47,7 +47,7 @@ func TestWork(t *testing.T) {
 	// Seen from 1000 ms on: two blocks of 2 ms, a gap of 100 ms; a third block
 	// since 1500 ms with 5 commands, which a thread waits for since 1550 ms.
 	p := observeProcess{
-		Started: 1000 * ms, Window: 0, Since: 1500 * ms, Commands: 25, BlockFrom: 20,
+		Started: 1000 * ms, Window: 0, Word: 1<<16 | 1, Since: 1500 * ms, Commands: 25, BlockFrom: 20,
 		LongestNs: 2 * ms, LongestCommands: 10, WaitedNs: 1 * ms, WaitedUntil: 1450 * ms, Waits: 2, CommandNs: ms, Comm: comm("train"),
 	}
 	p.Busy.Number[21], p.Busy.Ns[21] = 2, 4*ms
@@ -62,6 +62,10 @@ func TestWork(t *testing.T) {
 	want.Gaps.Number[27], want.Gaps.Total[27] = 1, 100*time.Millisecond
 	if d := cmp.Diff(want, got.Work); d != "" {
 		t.Errorf("-want +got\n%s", d)
+	}
+	p.Word = 1 << 16
+	if w := figuresOf(p, 1550*ms, windowsOf(500*ms), 1600*ms).Work; w.Busying || w.Busy != 4*time.Millisecond {
+		t.Errorf("nothing is outstanding: %+v", w)
 	}
 	if got.Name != "train" || got.Before != 500*time.Millisecond || got.Seen != 600*time.Millisecond || got.Looked != got.Seen || got.Left {
 		t.Errorf("%+v", got)

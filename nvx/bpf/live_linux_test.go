@@ -41,7 +41,7 @@ func built(t *testing.T) (program, ptx string) {
 	t.Helper()
 	program, ptx = filepath.Join(shared.dir, "worker"), filepath.Join(shared.dir, "kernels.ptx")
 	shared.worker.Do(func() {
-		if out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "testdata/worker.c", "-o", program, "-ldl").CombinedOutput(); err != nil {
+		if out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "testdata/worker.c", "-o", program, "-ldl", "-lpthread").CombinedOutput(); err != nil {
 			t.Fatalf("build worker: %v\n%s", err, out)
 		}
 		if err := os.WriteFile(ptx, kernels.PTX(), 0o644); err != nil {
@@ -242,6 +242,25 @@ func TestBusyAndIdle(t *testing.T) {
 	w.do("sync")
 	if f := figuresIn(t, o, w); f.Work.Busying {
 		t.Error("the context was waited for, and something is outstanding")
+	}
+}
+
+// TestThreads: many threads change the numbers of one process at the same time; none
+// is lost, and nothing stays outstanding.
+func TestThreads(t *testing.T) {
+	const threads, times = 8, 200
+	w := startWorker(t, 0)
+	o := open(t, Options{PID: w.cmd.Process.Pid})
+	w.do(fmt.Sprintf("crowd %d %d", threads, times), "launch 1", "sync")
+	f := figuresIn(t, o, w)
+	if f.Commands != threads*times+1 || f.Work.Busying {
+		t.Errorf("%d commands, busy %v; want %d, idle", f.Commands, f.Work.Busying, threads*times+1)
+	}
+	if m := f.Memory; m.Now != 0 || m.Allocations != threads*times || m.Frees != threads*times || m.High < 4096 || m.High > threads*4096 {
+		t.Errorf("%+v", m)
+	}
+	if f.Work.Busy+f.Work.Idle > f.Seen || f.Work.Waited > f.Work.Busy || f.Work.Blocks.Count() == 0 {
+		t.Errorf("busy %v, idle %v, waited %v of %v", f.Work.Busy, f.Work.Idle, f.Work.Waited, f.Seen)
 	}
 }
 

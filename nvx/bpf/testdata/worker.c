@@ -14,6 +14,8 @@
  *   pitch W H     cuMemAllocPitch              refused        an allocation that is too large
  *   sync          the context                  ssync          the stream
  *   event         record in the stream         esync          wait for it
+ *   crowd T N     T threads at once, each N times: a kernel in a stream of its own,
+ *                 memory for a moment, and a wait for the stream
  *   sleep MS
  *   filter        from here on system calls that nobody knows end the process
  */
@@ -21,6 +23,7 @@
 #include <dlfcn.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,7 +115,7 @@ static void find(void)
 	FIND(cuEventSynchronize);
 }
 
-static handle empty, spin, stream, event;
+static handle context, empty, spin, stream, event;
 static address scratch, last;
 static uint64_t created;
 static char bytes[1 << 20];
@@ -121,7 +124,7 @@ static void prepare(const char *kernels)
 {
 	FILE *f = fopen(kernels, "r");
 	char *text = calloc(1, 1 << 20);
-	handle context, module;
+	handle module;
 	int device;
 
 	if (!f || !text || fread(text, 1, (1 << 20) - 1, f) == 0) {
@@ -163,6 +166,32 @@ static void copy_box(void)
 	uint64_t box[16] = {0, 0, 1, (uint64_t)bytes, 0, 0, 64, 0, 0, 2, 0, scratch, 0, 64, 64, 8};
 
 	MUST(cuMemcpy2D_v2(box));
+}
+
+static void *one_of_many(void *times)
+{
+	handle own;
+	address at;
+
+	MUST(cuCtxSetCurrent(context));
+	MUST(cuStreamCreate(&own, 1));
+	for (unsigned long i = 0; i < (unsigned long)times; i++) {
+		MUST(cuLaunchKernel(empty, 1, 1, 1, 1, 1, 1, 0, own, NULL, NULL));
+		MUST(cuMemAlloc_v2(&at, 4096));
+		MUST(cuStreamSynchronize(own));
+		MUST(cuMemFree_v2(at));
+	}
+	return NULL;
+}
+
+static void crowd(unsigned long threads, unsigned long times)
+{
+	pthread_t id[16];
+
+	for (unsigned long i = 0; i < threads && i < 16; i++)
+		must(pthread_create(&id[i], NULL, one_of_many, (void *)times), "thread");
+	for (unsigned long i = 0; i < threads && i < 16; i++)
+		pthread_join(id[i], NULL);
 }
 
 /* As a container's filter does with what is newer than itself: on amd64 the
@@ -232,6 +261,8 @@ static void carry_out(const char *what, unsigned long a, unsigned long b)
 		MUST(cuEventRecord(event, stream));
 	} else if (IS("esync")) {
 		MUST(cuEventSynchronize(event));
+	} else if (IS("crowd")) {
+		crowd(a, b);
 	} else if (IS("filter")) {
 		filter();
 	} else if (IS("sleep")) {
