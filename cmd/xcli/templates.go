@@ -64,10 +64,11 @@ func templatesListCommand(o *options) *cobra.Command {
 		Use:   "list",
 		Short: "List the kernels, the last used first",
 		Long: `list shows each kernel with the hash of its code, how many launches of it were looked at
-(SEEN), how many of these were foretold right before they were learnt from (RIGHT), how
-often what had proved right turned out wrong (DROPPED), and the kinds of its templates:
-how many of its pointers lead to a fixed extent, to one linear in a product of launch
-values, to rows apart from each other (strided), or are taken for the whole allocation.`,
+(SEEN), and how many of these were foretold by templates before these were fitted to
+them (JUDGED): of the memory that they touched MISSED was not foretold, of what was
+foretold VAIN was not touched, both in blocks of 2 MiB. TEMPLATES are the kinds: how many
+of its pointers lead to a fixed extent, to one linear in a product of launch values, to
+rows apart from each other (strided), or are taken for the whole allocation.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			kernels, err := loadTemplates()
@@ -87,9 +88,13 @@ func (o *options) listTemplates(w io.Writer, kernels []predictor.ExportedKernel)
 		_, err := fmt.Fprintln(w, "nothing is known yet: xrun --learn -- PROGRAM finds out")
 		return err
 	}
-	t := cli.NewTable("KERNEL", "CODE", "SEEN", "RIGHT", "DROPPED", "TEMPLATES", "USED")
+	t := cli.NewTable("KERNEL", "CODE", "SEEN", "JUDGED", "MISSED", "VAIN", "TEMPLATES", "USED")
 	for _, k := range kernels {
-		t.Row(shorten(k.Name, 48), k.Code[:min(8, len(k.Code))], k.Observations, k.Verified, k.Dropped, shapes(k), time.Unix(int64(k.Used), 0).Format(time.DateTime))
+		missed, vain := "-", "-"
+		if k.Judged > 0 {
+			missed, vain = fmt.Sprintf("%.2f %%", k.FalseNegative), fmt.Sprintf("%.2f %%", k.FalsePositive)
+		}
+		t.Row(shorten(k.Name, 48), k.Code[:min(8, len(k.Code))], k.Observations, k.Judged, missed, vain, shapes(k), time.Unix(int64(k.Used), 0).Format(time.DateTime))
 	}
 	return t.Write(w)
 }
