@@ -169,6 +169,7 @@ func decodeModel(r *reader) (*Model, error) {
 	for _, s := range m.samples {
 		s.sign = m.layout.sign(&s.launch, s.pointers(&m.not))
 	}
+	m.root.leaves(func(v *variant) { v.settle(&m.layout) })
 	return m, nil
 }
 
@@ -210,6 +211,7 @@ func (v *variant) encodeLeaf(w *writer, number map[*sample]uint64) {
 	for i := range v.slots {
 		s := &v.slots[i]
 		w.uint(uint64(s.at))
+		w.bool(s.vague)
 		s.in.encode(w)
 		w.uint(uint64(len(s.rivals)))
 		for k := range s.rivals {
@@ -258,6 +260,7 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 	for i := range v.slots {
 		s := &v.slots[i]
 		s.at = uint16(r.upTo(mapSlot + maxMaps - 1))
+		s.vague = r.bool()
 		s.in = decodeTemplate(r)
 		s.rivals = make([]template, r.count(maxRivals))
 		for k := range s.rivals {

@@ -56,7 +56,18 @@ const (
 	trustBits    = 10
 	nothingBits  = 2
 	trustSamples = 6
+	vagueBits    = 4
 )
+
+// told is by how many bits the samples bound a pointer's extents.
+func (f *fitter) told(slot uint16) (bits float64) {
+	for _, v := range f.views[slot] {
+		if b := v.extent; b.hi >= b.lo {
+			bits += math.Log2(float64(b.hi+1) / float64(b.hi-b.lo+1))
+		}
+	}
+	return bits
+}
 
 func (f *fitter) trusted(out *fitted) bool {
 	if !out.whole() {
@@ -68,12 +79,7 @@ func (f *fitter) trusted(out *fitted) bool {
 	told := 0.0
 	for i := range out.slots {
 		s := &out.slots[i]
-		bits := 0.0
-		for _, v := range f.views[s.slot] {
-			if b := v.extent; b.hi >= b.lo {
-				bits += math.Log2(float64(b.hi+1) / float64(b.hi-b.lo+1))
-			}
-		}
+		bits := f.told(s.slot)
 		if bits > nothingBits && bits < s.candidates[s.chosen].bits+trustBits {
 			return false
 		}

@@ -12,7 +12,9 @@ const (
 	// None: nothing is known of the launch, not even its pointers; it may touch
 	// anything.
 	None Basis = iota
-	// Allocations: all of every allocation that it has a pointer into.
+	// Allocations: all of every allocation that it has a pointer into. Also where
+	// templates were verified, but only at one value of something that is another
+	// now, and those that explain all that was seen disagree.
 	Allocations
 	// Partly: as Allocations for some pointers, which no template fits; templates
 	// for the others.
@@ -134,6 +136,9 @@ func (v *variant) basis(m *Model, l *Launch, pointers []pointer) Basis {
 	case v == nil:
 		return Allocations
 	case v.verified > 0 || v.trusted:
+		if v.unsure(l, pointers) {
+			return Allocations
+		}
 		return Verified
 	case len(v.samples) == 0 || !v.whole:
 		return Allocations

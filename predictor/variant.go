@@ -22,6 +22,10 @@ type variant struct {
 	// coincidence: they need no verification.
 	trusted bool
 
+	// steady are the values that were the same in all samples: where one is another,
+	// a launch is beyond what is known.
+	steady []steady
+
 	branches []branch // by value; then there are no slots
 	by       source
 }
@@ -37,6 +41,8 @@ type slot struct {
 	at     uint16
 	in     template
 	rivals []template
+	// vague: the samples say next to nothing of it, as where all is small.
+	vague bool
 }
 
 // Limits of a model.
@@ -276,11 +282,13 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 // leaf makes a variant of what was fitted.
 func (f *fitter) leaf(out *fitted) *variant {
 	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole(), trusted: f.trusted(out)}
+	v.settle(f.layout)
 	access := f.access(out)
 	for i := range out.slots {
 		s := &out.slots[i]
 		n := slot{at: s.slot, in: *s.template()}
 		n.in.access = access[i]
+		n.vague = f.told(s.slot) < vagueBits
 		for c, other := range s.candidates {
 			if c == s.chosen || len(n.rivals) == maxRivals {
 				continue
@@ -292,4 +300,63 @@ func (f *fitter) leaf(out *fitted) *variant {
 		v.slots = append(v.slots, n)
 	}
 	return v
+}
+
+// steady is a value and where it is found.
+type steady struct {
+	at    source
+	value uint64
+}
+
+const (
+	maxSteady   = 64
+	steadyValue = 1 << 24 // what is larger is no size but a number with a point, a seed, an address
+)
+
+// settle notes the values that are the same in all samples.
+func (v *variant) settle(l *layout) {
+	v.steady = nil
+	if len(v.samples) == 0 {
+		return
+	}
+	add := func(at source) {
+		first := at.read(&v.samples[0].launch, 0)
+		if at.kind == word64 || first > steadyValue || len(v.steady) == maxSteady {
+			return
+		}
+		for _, s := range v.samples[1:] {
+			if at.read(&s.launch, 0) != first {
+				return
+			}
+		}
+		v.steady = append(v.steady, steady{at, first})
+	}
+	for _, d := range dims {
+		add(d)
+	}
+	pointers := v.samples[0].pointers(new(wordSet))
+	isPointer := func(at uint16) bool {
+		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at })
+	}
+	l.words(len(v.samples[0].launch.Params), isPointer, add)
+}
+
+// unsure says whether a launch is beyond what is known, and what would be touched
+// then is not clear.
+func (v *variant) unsure(l *Launch, pointers []pointer) bool {
+	if !v.strange(l) {
+		return false
+	}
+	return slices.ContainsFunc(v.slots, func(s slot) bool { return s.vague && !s.in.wide }) || v.disputed(l, pointers, false)
+}
+
+// strange says whether a launch has another value where all samples had one.
+func (v *variant) strange(l *Launch) bool {
+	for i := range v.steady {
+		s := &v.steady[i]
+		if n := s.at.read(l, 0); n != s.value && n <= steadyValue {
+			return true
+		}
+	}
+	return false
 }
