@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 }
 
 func build(targets ...string) error {
-	args := append([]string{"--no-print-directory", "-C", "..", "OUT=" + built}, targets...)
+	args := append([]string{"--no-print-directory", "-j2", "-C", "..", "OUT=" + built}, targets...)
 	if out, err := exec.Command("make", args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("make %s: %w\n%s", strings.Join(targets, " "), err, out)
 	}
