@@ -36,6 +36,7 @@ type record struct {
 	since   time.Duration // when it came in last, on CLOCK_MONOTONIC
 	wrong   uint8         // how often in a row it was looked at in vain
 	pause   uint8         // how often it is not looked at, for that
+	missed  uint8         // how often it went out without a digest that held
 	round   uint32
 }
 
@@ -45,6 +46,10 @@ func (r *record) holds(s memory.Segment) bool { return r.known && r.version == s
 // maxPause is how often a segment that changes every time goes out unlooked at, at
 // most: the digests of such segments cost a thousandth of their copies then.
 const maxPause = 16
+
+// maxMissed is how often a segment goes out without a digest being taken for the next
+// time, after one that came to nothing.
+const maxMissed = 3
 
 // cleanBooks is what is known of a section's segments, and the sums of it.
 type cleanBooks struct {
@@ -103,6 +108,14 @@ func (b *cleanBooks) going(s memory.Segment, hint Written) {
 		r.pause--
 		return
 	}
+	// A digest of what goes out came to nothing if it was mapped to its slot meanwhile, for
+	// the program to run on: then the one that is taken when it comes in is worth more.
+	if s.Kept && r.holds(s) || !r.known || r.missed == maxMissed {
+		r.missed = 0
+	} else {
+		r.missed++
+		return
+	}
 	if s.Bytes <= memory.PieceBytes {
 		b.look = append(b.look, s)
 	}
@@ -130,10 +143,7 @@ func (b *cleanBooks) compare() {
 		r := b.of(s.ID)
 		b.hashed += s.Bytes
 		switch {
-		case !s.Kept || !r.holds(s):
-			if r.known {
-				r.vain() // the one that it had came to nothing
-			}
+		case !s.Kept || !r.holds(s): // for the next time
 		case d == r.digest:
 			r.wrong, r.pause = 0, 0
 			b.same[s.ID] = true

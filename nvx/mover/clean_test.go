@@ -111,7 +111,7 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 			}
 		}
 		m.fail, m.wants = func(string) error { return nil }, func() bool { return false }
-		s.uses, s.summer = nil, m
+		s.uses, s.summer, s.haste = nil, m, haste{}
 		for range 2*maxPause + 4 { // it only reads from here on
 			turn(0)
 			turn(memory.TiB)
@@ -195,6 +195,24 @@ func TestLeftWhereItWas(t *testing.T) {
 	b.end(nil)
 	if len(b.records) != 0 {
 		t.Errorf("%d records of segments that are no more", len(b.records))
+	}
+}
+
+// TestHaste counts the moves that are looked at when that keeps memory from moving, and when
+// it does not.
+func TestHaste(t *testing.T) {
+	for _, nothing := range []bool{true, false} {
+		var h haste
+		looked := 0
+		for range 1000 {
+			if h.look() {
+				looked++
+				h.took(nothing)
+			}
+		}
+		if nothing && looked > 25 || !nothing && looked != 1000 {
+			t.Errorf("%d of 1000 moves looked at, in vain %t", looked, nothing)
+		}
 	}
 }
 

@@ -51,7 +51,8 @@ type section struct {
 	wrap         func(summer) summer
 	leastLook    time.Duration
 	hashFailures int  // in a row
-	hasty        bool // the next move goes without
+	looked       bool // at what goes out in this move
+	haste        haste
 
 	told    uint32 // the answer that was last told as carried out
 	tries   int    // in a row that failed or were refused
@@ -281,7 +282,9 @@ func (s *section) carry() (o outcome, err error) {
 	s.compare()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
 	sound = true
-	s.haste(o)
+	if s.looked && len(s.planner.plan.Out) > 0 && o.err == nil {
+		s.haste.took(o.Out == 0)
+	}
 	if !o.lost {
 		err = s.learn(o)
 	}
@@ -347,10 +350,17 @@ func (s *section) do(step memory.Step) (err error) {
 	return err
 }
 
-// reserve takes a slot for each segment, as far as host memory allows.
+// reserve takes a slot for each segment, as far as host memory allows. Those that were
+// kept have one.
 func (s *section) reserve(step memory.Step) error {
 	_, o := s.board.Orders()
-	if err := s.stock.room(s.memory, s.index, step.Bytes, o.Host); err != nil {
+	var more memory.Bytes
+	for _, id := range step.IDs {
+		if seg, _ := s.planner.table.Get(id); !seg.Kept {
+			more += seg.Bytes
+		}
+	}
+	if err := s.stock.room(s.memory, s.index, more, o.Host); err != nil {
 		return err
 	}
 	for _, id := range step.IDs {

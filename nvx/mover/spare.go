@@ -24,7 +24,7 @@ const (
 func (s *section) compare() {
 	b, p := &s.clean, s.planner
 	b.begin()
-	if s.summer == nil || s.hasty {
+	if s.looked = s.summer != nil && s.haste.look(); !s.looked {
 		return
 	}
 	for _, batch := range p.plan.Out {
@@ -43,11 +43,34 @@ func (s *section) compare() {
 	}
 }
 
-// haste notes whether a move came to nothing because what goes out was looked at for
-// longer than the process stood still. The next one begins at once then: whatever
-// digests spare, they must not keep memory from moving.
-func (s *section) haste(o outcome) {
-	s.hasty = !s.hasty && len(s.planner.plan.Out) > 0 && o.Out == 0 && o.err == nil
+// haste has moves begin at once when those before came to nothing, because what was to
+// go out was looked at for longer than the process stood still: whatever digests spare,
+// they must not keep memory from moving. After each such move twice as many go without.
+type haste struct {
+	vain uint8 // moves in a row that were looked at and came to nothing
+	left uint8 // moves that go without
+}
+
+// maxHaste is the logarithm of how many moves go without at most.
+const maxHaste = 6
+
+// look says whether a move may be looked at.
+func (h *haste) look() bool {
+	if h.left == 0 {
+		return true
+	}
+	h.left--
+	return false
+}
+
+// took takes in what came of a move that was looked at.
+func (h *haste) took(nothing bool) {
+	if !nothing {
+		h.vain = 0
+		return
+	}
+	h.vain = min(h.vain+1, maxHaste)
+	h.left = 1 << h.vain
 }
 
 // written is what is known of what the program did to a segment.

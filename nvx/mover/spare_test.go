@@ -3,6 +3,7 @@ package mover
 import (
 	"errors"
 	"math/rand/v2"
+	"syscall"
 	"testing"
 
 	"xmsched/hal/cuda/abi"
@@ -66,6 +67,31 @@ func TestInnerCleanStaysHome(t *testing.T) {
 	p.check()
 	p.round()
 	p.check()
+}
+
+func TestSparingFails(t *testing.T) { onDevice(t, "TestInnerSparingFails") }
+
+// TestInnerSparingFails has what is clean be refused to go: it stays, or goes by a copy,
+// and when there is nothing in the way it goes.
+func TestInnerSparingFails(t *testing.T) {
+	p := start(t, 8*mib, 4*mib)
+	p.round()
+	for _, failure := range []error{syscall.ESTALE, syscall.EBUSY, abi.CUDA_ERROR_UNKNOWN} {
+		met := p.failing("spare", failure)
+		p.page.order(Orders{Managed: true, Target: 0})
+		p.stop()
+		p.eventually("the call", met)
+		p.resume()
+		p.check()
+		p.failing("", nil)
+		for range maxMissed + 2 { // until there are digests that hold
+			p.round()
+		}
+		p.check()
+	}
+	if _, spared, _ := p.clean(); spared == 0 {
+		t.Error("nothing was spared")
+	}
 }
 
 func TestWritesAtRandom(t *testing.T) { onDevice(t, "TestInnerWritesAtRandom") }

@@ -39,7 +39,8 @@ struct xm_host_slot {
 
 /* Invariants, but while its range is made: mapped to `device` in DEVICE and LOADING, to
  * the slot in HOST, to nothing in AWAY. `device` is a handle exactly in DEVICE and LOADING;
- * `slot` is set in HOST, AWAY and LOADING, and in DEVICE when it is kept or a copy out was begun. */
+ * `slot` is set in HOST, AWAY and LOADING, and in DEVICE when it is kept, or during a move when a copy out was begun (and
+ * after it if the engine lost the lock). */
 struct xm_seg {
 	struct xm_seg *next; /* of its range, by address; or of the free */
 	struct xm_range *range;

@@ -106,6 +106,17 @@ int xm_move_begin(uint32_t section)
 	return status;
 }
 
+/* xm_mem_lock held. Slots that were taken for copies out which came to nothing are free again. */
+static void unreserve(struct xm_mem *m)
+{
+	for (struct xm_range *r = m->first; r; r = r->next)
+		for (struct xm_seg *s = r->segs; s; s = s->next)
+			if (s->state == XM_SEGMENT_DEVICE && s->slot && !s->kept) {
+				xm_slot_put(m, s->slot);
+				s->slot = NULL;
+			}
+}
+
 int xm_move_end(uint32_t section)
 {
 	struct xm_mem *m = xm_mem_of(section);
@@ -116,6 +127,7 @@ int xm_move_end(uint32_t section)
 	pthread_mutex_lock(&xm_mem_lock);
 	status = m->mover == XM_MOVER_ENGINE ? 0 : -EPERM;
 	if (!status) {
+		unreserve(m);
 		let_go(m);
 		xm_mem_tell(m);
 	}

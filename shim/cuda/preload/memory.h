@@ -68,6 +68,7 @@ struct xm_memory {
 
 	/* -EAGAIN: not Stopped. -ECANCELED: somebody wants the process to run, or to free memory. */
 	int (*begin)(uint32_t section);
+	/* No copy is under way any more. Slots of what is still DEVICE, and not kept, are free again. */
 	int (*end)(uint32_t section);
 
 	/* 1: end soon. To be asked after each batch. */

@@ -678,7 +678,10 @@ static void host_memory_is_bounded(void)
     WANT(idle, 0);
     WANT(xm_memory.pool(3, &all, &idle), -ENODEV);
     WANT(xm_memory.end(0), 0);
+    WANT(xm_memory.pool(0, &all, &idle), 0);
+    WANT(idle, 48u << 20);                    /* nothing went there */
     section.daemon_memory.target = 80u << 20; /* all of it is taken */
+    section.daemon_memory.host = 32u << 20;
     WANT(xm_mem_allocate(m, contexts[0], 40u << 20, &blocks[2].at), CUDA_ERROR_OUT_OF_MEMORY);
     blocks[2].at = 0;
     WANT(xm_memory_ready(0), 0);
