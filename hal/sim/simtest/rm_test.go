@@ -32,7 +32,8 @@ func TestSuspendedInMidFlight(t *testing.T) {
 	}
 }
 
-// controlTimes is what suspensions and resumptions take at the median, in us.
+// controlTimes is what the quickest of suspensions and resumptions take, in us: what
+// else the machine does only adds.
 func controlTimes(t *testing.T, bin string, env []string, n int) (off, on int) {
 	t.Helper()
 	if _, err := fmt.Sscan(run(t, command(t, bin, env, "time", fmt.Sprint(n))), &off, &on); err != nil {
@@ -46,15 +47,15 @@ func controlTimes(t *testing.T, bin string, env []string, n int) (off, on int) {
 func TestControlsTakeTheirTime(t *testing.T) {
 	env := simtest.Start(t, simtest.Devices(2))
 	bin := simtest.CompileC(t, "testdata/rm_hold.c", simtest.Library(t))
-	off, on := controlTimes(t, bin, env, 20)
+	off, on := controlTimes(t, bin, env, 40)
 	t.Logf("alone: suspend %d us, resume %d us", off, on)
 	if off < 1700 || on < 400 {
 		t.Errorf("alone: suspend %d us, resume %d us", off, on)
 	}
 	running(t, program(t, "hold", env))
-	off, on = controlTimes(t, bin, env, 20)
+	off, on = controlTimes(t, bin, env, 40)
 	t.Logf("beside a busy process: suspend %d us, resume %d us", off, on)
-	if off < 600 || off > 1600 || on < 400 {
+	if off < 600 || off >= 1200 || on < 400 {
 		t.Errorf("beside a busy process: suspend %d us, resume %d us", off, on)
 	}
 	begun := time.Now()
