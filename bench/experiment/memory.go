@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -38,6 +39,9 @@ type figures struct {
 	taken   uint64 // times that a task was stopped while it had work
 }
 
+// errNoMemory is also the answer about a device that no program uses any more.
+var errNoMemory = errors.New("the daemon manages no memory")
+
 // memoryFigures asks the daemon.
 func (l *Lab) memoryFigures(ctx context.Context) (f figures, err error) {
 	c, err := client.Dial(ctx, l.RunDir())
@@ -56,7 +60,7 @@ func (l *Lab) memoryFigures(ctx context.Context) (f figures, err error) {
 	f.at = time.Now()
 	i := slices.IndexFunc(m.Devices, func(d *xserverv1.DeviceMemory) bool { return d.Uuid == l.Facts.UUID })
 	if i < 0 {
-		return f, fmt.Errorf("the daemon manages no memory of %s", l.Facts.UUID)
+		return f, fmt.Errorf("%w of %s", errNoMemory, l.Facts.UUID)
 	}
 	var whys []string
 	d := m.Devices[i]
