@@ -22,9 +22,9 @@ func templatesCommand(o *options) *cobra.Command {
 		Use:   "templates",
 		Short: "Show what is known of the memory that kernels touch",
 		Long: `templates shows and changes what programs under xrun --learn found out about their
-kernels: which memory a launch touches, by its arguments. It is kept in a file of yours
-(` + "$" + templates.Variable + `, or xmsched/templates under $XDG_STATE_HOME or ~/.local/state), which all your
-programs share. No daemon is needed.`,
+kernels: which memory a launch touches, by its arguments. It is kept in a directory of
+yours ($` + templates.Variable + `, off for nowhere; else xmsched/templates under $XDG_STATE_HOME or
+~/.local/state), which all your programs share. No daemon is needed.`,
 		Example: "  xrun --learn -- python train.py\n  xcli templates list\n  xcli templates show gemm\n  xcli templates export templates.json",
 		Args:    cobra.NoArgs,
 		RunE:    func(c *cobra.Command, _ []string) error { return c.Help() },

@@ -2,14 +2,21 @@
 // with the daemon, brings the board to the C library, carries news the other
 // way, and comes back when the daemon does.
 //
-// It is a guest. No thread of the program ever runs it, nothing waits for it,
-// and it never ends the process: a panic in any of its goroutines is reported
-// once, opens the gates and ends the agent alone. It has no signal handler, no
-// fast ticker and no thought about scheduling; the hot path is in C and works
-// with the agent absent, late or dead.
+// It is a guest. No thread of the program ever runs it, and it never ends the
+// process: a panic in any of its goroutines is reported once, opens the gates
+// and ends the agent alone. It has no signal handler, no fast ticker and no
+// thought about scheduling; the hot path is in C and works with the agent
+// absent, late or dead. Where a thread waits for something of the agent's, as for
+// a launch that is looked at while learning, the C library bounds that wait.
 //
-// Concurrency: an Agent has two goroutines of its own, which end together, and while
-// it is attached those of package mover, which moves the program's memory.
+// It also knows what the program's commands touch. Knowledge is read from the user's
+// templates; a Forecast makes of it, and of the C library's records of commands, what
+// package mover wants to know (Uses), while the daemon plans memory by prediction.
+// Under xrun --learn a Learner adds to it what the page faults of single launches tell.
+//
+// Concurrency: an Agent has two goroutines of its own, which end together; while it is
+// attached there are those of package mover, which moves the program's memory, and the
+// one that feeds the Forecast. Learning has its own, until the process leaves.
 package agent
 
 import (
