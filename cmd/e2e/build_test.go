@@ -62,6 +62,7 @@ func build(dir string) error {
 		program(dir, "job"),
 		program(dir, "passes"),
 		program(dir, "part"),
+		program(dir, "pins"),
 		program(dir, "learner"),
 		{"gcc", "-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-static", "-o", filepath.Join(dir, "still"), filepath.Join(here, "testdata/still.c")},
 	} {

@@ -63,6 +63,8 @@ type memoryRow struct {
 	In        uint64 `json:"moved_in"`
 	Out       uint64 `json:"moved_out"`
 	Why       string
+
+	PinnedBy map[string]uint64 `json:"pinned_by"`
 }
 
 type memoryFigures struct {
