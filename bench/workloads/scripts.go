@@ -25,6 +25,7 @@ const (
 	ScriptLLM    = "llm.py"
 	ScriptTrain  = "train.py"
 	ScriptModels = "models.py"
+	ScriptInfer  = "infer.py"
 )
 
 //go:embed llm.py
@@ -36,10 +37,13 @@ var scriptTrain []byte
 //go:embed models.py
 var scriptModels []byte
 
+//go:embed infer.py
+var scriptInfer []byte
+
 // WriteScripts puts the PyTorch programs into dir, so that an installed xbench
 // needs nothing beside it.
 func WriteScripts(dir string) error {
-	for name, text := range map[string][]byte{ScriptLLM: scriptLLM, ScriptTrain: scriptTrain, ScriptModels: scriptModels} {
+	for name, text := range map[string][]byte{ScriptLLM: scriptLLM, ScriptTrain: scriptTrain, ScriptModels: scriptModels, ScriptInfer: scriptInfer} {
 		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return fmt.Errorf("write workload: %w", err)
 		}

@@ -23,7 +23,7 @@ A daemon and programs that run already are left alone, but share the GPU: for
 numbers, let nothing else use it.`,
 	}
 	cmd.AddCommand(
-		demoCommand(), p99Command(), preemptCommand(), cyclesCommand(), launchCommand(), shareCommand(), laxityCommand(), decisionCommand(), startupCommand(), pytorchCommand(), modelsCommand(),
+		demoCommand(), p99Command(), preemptCommand(), cyclesCommand(), launchCommand(), shareCommand(), laxityCommand(), decisionCommand(), startupCommand(), pytorchCommand(), modelsCommand(), predictCommand(),
 		oversubCommand(), swapCommand(), urgentCommand(),
 		checkCommand(), conformanceCommand(), workCommand(),
 	)

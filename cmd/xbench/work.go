@@ -23,7 +23,7 @@ func workCommand() *cobra.Command {
 		Hidden: true,
 	}
 	cmd.AddCommand(workFacts(), workCalibrate(), workRequest(), workBackground(), workChain(), workObserve(), workWake(), workClient(), workModels(), workCycles(), workBeats(), workBeatWatch(), workFirst(), workPin(),
-		workTouch(), workLink(), workPrefetch(), workCheckpoint(), workMemoryWatch())
+		workTouch(), workLink(), workPrefetch(), workCheckpoint(), workMemoryWatch(), workScience())
 	return cmd
 }
 

@@ -1,0 +1,262 @@
+package experiment
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"xmsched/bench/internal/limit"
+	"xmsched/bench/rows"
+	"xmsched/bench/workloads"
+)
+
+// Predict is the experiment behind the row of that name: what kernels touch is learnt
+// from runs with some sizes and foretold for runs with others, and compared with what
+// those were seen to touch.
+type Predict struct {
+	Workloads []string
+	Python    string // interpreter; empty: python3
+	MiB       int    // of each buffer of the scientific kernels; 0: as suits the device
+	Rounds    int    // launches of each of them in a run
+	Layers    int    // of the language model
+}
+
+// predictRun is a run of a workload: a program and its arguments.
+type predictRun struct {
+	script string // of PyTorch; empty: the scientific kernels
+	args   []string
+}
+
+// predictRuns are the runs that are learnt from, and those that are judged by: with
+// sizes that no run before had.
+type predictRuns struct{ learn, judge []predictRun }
+
+// WorkloadScience are the scientific kernels, WorkloadTraining is a ResNet-152's, and
+// WorkloadLlama a language model's decode; the others are images classified by models
+// of these names.
+const (
+	WorkloadScience  = "science"
+	WorkloadTraining = "training"
+	WorkloadLlama    = "llama"
+)
+
+var imageModels = []string{"resnet152", "vgg19", "inception_v3", "densenet201"}
+
+// PredictWorkloads lists all.
+func PredictWorkloads() []string {
+	return append(append([]string{WorkloadScience}, imageModels...), WorkloadTraining, WorkloadLlama)
+}
+
+// Validate says what is wrong with the experiment.
+func (p Predict) Validate() error {
+	if len(p.Workloads) == 0 {
+		return errors.New("no workload")
+	}
+	for _, w := range p.Workloads {
+		if !slices.Contains(PredictWorkloads(), w) {
+			return fmt.Errorf("workload %q is none of %s", w, strings.Join(PredictWorkloads(), ", "))
+		}
+	}
+	return limit.First(
+		limit.Check("mib", p.MiB, 0, 1024),
+		limit.Check("rounds", p.Rounds, 1, 1000),
+		limit.Check("layers", p.Layers, 1, 200),
+	)
+}
+
+// runs are those of a workload.
+func (p Predict) runs(workload string, mib, dense int) predictRuns {
+	switch workload {
+	case WorkloadScience:
+		run := func(seed int) []predictRun {
+			return []predictRun{{args: []string{"science", "--mib", strconv.Itoa(mib), "--dense", strconv.Itoa(dense), "--rounds", strconv.Itoa(p.Rounds), "--seed", strconv.Itoa(seed)}}}
+		}
+		return predictRuns{run(1), run(2)}
+	case WorkloadTraining:
+		run := func(batch string) predictRun {
+			return predictRun{workloads.ScriptTrain, []string{"--seconds", "1", "--losses", "4", "--batch", batch}}
+		}
+		return predictRuns{[]predictRun{run("16"), run("40"), run("64")}, []predictRun{run("28"), run("52")}}
+	case WorkloadLlama:
+		run := func(prompt, tokens string) predictRun {
+			return predictRun{workloads.ScriptLLM, []string{"--seconds", "1", "--layers", strconv.Itoa(p.Layers), "--prompt", prompt, "--tokens", tokens}}
+		}
+		return predictRuns{[]predictRun{run("128", "96"), run("700", "64")}, []predictRun{run("333", "80"), run("1500", "48")}}
+	}
+	run := func(batch, image string) predictRun {
+		return predictRun{workloads.ScriptInfer, []string{"--model", workload, "--seconds", "1", "--batch", batch, "--image", image}}
+	}
+	return predictRuns{
+		[]predictRun{run("4", "0"), run("16", "0"), run("40", "0"), run("16", "320")},
+		[]predictRun{run("10", "0"), run("28", "0"), run("12", "288")},
+	}
+}
+
+// learning runs a program so that it is learnt from: into which templates, and with a
+// log of what was seen.
+type learning struct{ templates, log string }
+
+func (w learning) dress(l *Lab, path string, args []string) (string, []string, []string, error) {
+	under := &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
+	path, args, env, err := under.dress(l, path, args)
+	return path, args, append(env, "XMSCHED_TEMPLATES="+w.templates, "XMSCHED_LEARN_LOG="+w.log), err
+}
+
+// RunPredict measures: two rows for each workload, by templates and by allocations.
+func (l *Lab) RunPredict(ctx context.Context, p Predict, report func(what string, done, total int)) ([]rows.Row, error) {
+	report, err := l.prepare(p, report)
+	if err != nil {
+		return nil, fmt.Errorf("predict: %w", err)
+	}
+	if err := workloads.WriteScripts(l.dir); err != nil {
+		return nil, err
+	}
+	if err := l.Daemon(ctx); err != nil {
+		return nil, err
+	}
+	defer l.StopDaemon()
+	var out []rows.Row
+	for i, w := range p.Workloads {
+		report("predict "+w, i, len(p.Workloads))
+		measured, err := l.predict(ctx, p, w)
+		if err != nil {
+			return out, fmt.Errorf("predict %s: %w", w, err)
+		}
+		out = append(out, measured...)
+	}
+	return out, nil
+}
+
+// Sizes of the scientific kernels: on the simulated device they are computed by a CPU.
+const (
+	scienceMiB, scienceDense       = 32, 700
+	scienceMiBSim, scienceDenseSim = 16, 80
+)
+
+func (l *Lab) predict(ctx context.Context, p Predict, workload string) ([]rows.Row, error) {
+	mib, dense := scienceMiB, scienceDense
+	if l.Facts.Simulated {
+		mib, dense = scienceMiBSim, scienceDenseSim
+	}
+	if p.MiB > 0 {
+		mib = p.MiB
+	}
+	if workload != WorkloadScience && l.Facts.Simulated {
+		l.note(fmt.Sprintf("predict %s: left out, the simulated GPU cannot run PyTorch's kernels", workload))
+		return nil, nil
+	}
+	runs := p.runs(workload, mib, dense)
+	dir := filepath.Join(l.dir, "predict-"+workload)
+	learnt, judged := learning{dir, dir + ".learnt"}, learning{"off", dir + ".judged"}
+	took, err := l.predictRuns(ctx, p, runs.learn, learnt)
+	if err != nil {
+		return nil, fmt.Errorf("learning: %w", err)
+	}
+	if _, err := l.predictRuns(ctx, p, runs.judge, judged); err != nil {
+		return nil, fmt.Errorf("judging: %w", err)
+	}
+	j, err := judge(dir, judged.log)
+	if err != nil {
+		return nil, err
+	}
+	return l.predictRows(workload, took, j), nil
+}
+
+// predictTimeout bounds one run: what is looked at is looked at alone, for 100 s in all
+// at most.
+const predictTimeout = 4 * time.Minute
+
+// predictRuns makes the runs, one after the other, and says how long the longest took.
+func (l *Lab) predictRuns(ctx context.Context, p Predict, runs []predictRun, w way) (longest time.Duration, err error) {
+	for _, r := range runs {
+		began := time.Now()
+		if err := l.predictRun(ctx, p, r, w); err != nil {
+			return longest, fmt.Errorf("%s %s: %w", r.script, strings.Join(r.args, " "), err)
+		}
+		longest = max(longest, time.Since(began))
+	}
+	return longest, nil
+}
+
+func (l *Lab) predictRun(ctx context.Context, p Predict, r predictRun, w way) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, predictTimeout, fmt.Errorf("not done after %s", predictTimeout))
+	defer cancel()
+	c, err := l.startPredict(p, r, w)
+	if err != nil {
+		return err
+	}
+	defer c.Kill()
+	if r.script != "" {
+		if _, err := c.Await(ctx, "warm"); err != nil {
+			return err
+		}
+		if err := c.Begin(); err != nil {
+			return err
+		}
+	}
+	e, err := c.Await(ctx, workloads.KindResult)
+	if err != nil {
+		return err
+	}
+	var end struct {
+		Wrong     uint64 `json:"wrong"`
+		Differing int    `json:"differing"`
+	}
+	if err := e.Into(&end); err != nil {
+		return err
+	}
+	if end.Wrong > 0 || end.Differing > 0 {
+		return fmt.Errorf("%d words, or %d results, are wrong while it is learnt from", end.Wrong, end.Differing)
+	}
+	return c.Finish(ctx)
+}
+
+func (l *Lab) startPredict(p Predict, r predictRun, w way) (*Child, error) {
+	if r.script == "" {
+		return l.startWork("scientific kernels", w, r.args...)
+	}
+	interpreter := p.Python
+	if interpreter == "" {
+		interpreter = "python3"
+	}
+	python, err := exec.LookPath(interpreter)
+	if err != nil {
+		return nil, err
+	}
+	return l.start(r.script, w, nil, python, append([]string{filepath.Join(l.dir, r.script)}, r.args...)...)
+}
+
+// Modes of the row: predicted by what was learnt, or by whole allocations.
+const (
+	ModeTemplate   = "template"
+	ModeAllocation = "allocation"
+)
+
+func (l *Lab) predictRows(workload string, took time.Duration, j judgement) []rows.Row {
+	var out []rows.Row
+	for _, mode := range []string{ModeTemplate, ModeAllocation} {
+		v := j.by[mode]
+		metrics := rows.Metrics{
+			"false_negative_pct": v.score.Blocks.FalseNegative(), "false_positive_pct": v.score.Blocks.FalsePositive(),
+			"missed_launches_pct": v.score.FalseNegative(), "vain_launches_pct": v.score.FalsePositive(),
+			"eval_ns": v.evalNS, "launches": float64(v.score.Launches),
+		}
+		if v.bytes.Touched > 0 {
+			metrics["false_negative_bytes_pct"], metrics["false_positive_bytes_pct"] = v.bytes.FalseNegative(), v.bytes.FalsePositive()
+		}
+		if mode == ModeTemplate {
+			metrics["learn_s"], metrics["kernels"], metrics["known_launches_pct"] = took.Seconds(), float64(j.kernels), j.known()
+			if k := v.known; k.Launches > 0 {
+				metrics["known_false_negative_pct"], metrics["known_false_positive_pct"] = k.Blocks.FalseNegative(), k.Blocks.FalsePositive()
+			}
+		}
+		out = append(out, l.Row("predict", mode, int(v.score.Launches), rows.Params{"workload": workload}, metrics))
+	}
+	return out
+}

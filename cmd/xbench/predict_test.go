@@ -1,0 +1,23 @@
+package main
+
+import "testing"
+
+// The scientific kernels run on the simulated device, are learnt from and foretold.
+func TestPredict(t *testing.T) {
+	got := map[string]float64{}
+	for _, r := range measured(t, xbench(t, "predict", "--sim", "--json", "--mib", "4", "--rounds", "4")) {
+		if r.Row != "predict" || r.Params["workload"] != "science" || r.Metrics["launches"] < 8 || r.Metrics["eval_ns"] <= 0 {
+			t.Errorf("row %+v", r)
+		}
+		got[r.Mode] = r.Metrics["false_positive_pct"]
+		if r.Mode == "allocation" && r.Metrics["false_negative_pct"] != 0 {
+			t.Errorf("whole allocations missed %v %%", r.Metrics["false_negative_pct"])
+		}
+		if r.Mode == "template" && r.Metrics["known_launches_pct"] != 100 {
+			t.Errorf("of the launches %v %% were of kernels that had been seen", r.Metrics["known_launches_pct"])
+		}
+	}
+	if len(got) != 2 || got["template"] > got["allocation"] {
+		t.Errorf("in vain: %v", got)
+	}
+}
