@@ -216,6 +216,7 @@ func (a *Agent) attached(at *client.Attachment) error {
 	if err := a.handOver(at); err != nil {
 		return err
 	}
+	view.BeatClient() // a daemon that restarted gives nothing before it knows who lives
 	session, err := at.OpenSession(a.ctx)
 	if err != nil {
 		return err

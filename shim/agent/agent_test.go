@@ -203,6 +203,35 @@ func TestAttachesAndIsAnswered(t *testing.T) {
 	})
 }
 
+// quietHost has no news until the test ends, so that nothing but attaching beats the
+// heart.
+type quietHost struct {
+	*fakeHost
+	ended chan struct{}
+}
+
+func (h *quietHost) WaitNews(time.Duration) News { <-h.ended; return 0 }
+
+// TestCase31AttachedIsAlive: a daemon that restarted waits for the hearts of those that
+// come back, and none has to wait for its second to be over.
+func TestCase31AttachedIsAlive(t *testing.T) {
+	dir := rundir(t)
+	stop := serve(t, dir)
+	h := &quietHost{newHost(t), make(chan struct{})}
+	a := Start(h, Config{Dir: dir, Registration: client.Registration{Name: "x"}})
+	t.Cleanup(func() { close(h.ended); a.Close() })
+	beats := func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return h.board != nil && h.board.Health().Beat > 0
+	}
+	eventually(t, "a heartbeat", beats)
+	stop()
+	eventually(t, "detachment", func() bool { _, ok := h.gate(); return !ok })
+	serve(t, dir)
+	eventually(t, "a heartbeat on the new board", beats)
+}
+
 // TestCase40DaemonAfterProgram starts the daemon after the program, and again
 // later: the program is picked up each time, and was warned once.
 func TestCase40DaemonAfterProgram(t *testing.T) {

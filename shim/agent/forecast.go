@@ -135,6 +135,9 @@ func identity(c *Command) uint64 {
 // touch adds what a command touches, and says whether that is known. Precondition: mu
 // is held.
 func (f *Forecast) touch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+	if !c.whole() {
+		return to, false
+	}
 	switch c.Kind {
 	case CommandKernel:
 		return f.launch(c, to)

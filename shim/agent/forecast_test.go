@@ -226,6 +226,38 @@ func TestForecastIsSilentAboutWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
+// TestForecastMindsWhatWasCut: a parameter beyond the bound of a record may be a
+// pointer, in a launch as in a graph's node.
+func TestForecastMindsWhatWasCut(t *testing.T) {
+	for name, cut := range map[string]func(p *program){
+		"parameters cut":     func(p *program) { p.submits(CommandKernel, 1, CommandCut, forecastBase, 4096) },
+		"parameters unknown": func(p *program) { p.submits(CommandKernel, 1, CommandUnknown, forecastBase, 4096) },
+		"a node's cut": func(p *program) {
+			p.graphs[9] = p.record(CommandKernel, 1, CommandCut, forecastBase, 64)
+			p.submits(CommandGraph, 0, 0, 9, 1)
+		},
+	} {
+		p := newProgram(t)
+		p.predict(true)
+		p.looks()
+		begin := p.now + 1
+		for range 4 {
+			p.step()
+		}
+		if _, known := p.uses(); !known {
+			t.Fatalf("%s: not known before", name)
+		}
+		cut(p)
+		p.looks()
+		if _, known := p.uses(); known {
+			t.Errorf("%s: known though the launch may touch anything", name)
+		}
+		if got := p.f.forecast.Written(0, forecastBase+6*forecastRange, 2<<20, time.Duration(begin)); got != mover.WrittenUnknown {
+			t.Errorf("%s: %v, though the launch may write anything", name, got)
+		}
+	}
+}
+
 func TestForecastOfGraphsAndCopies(t *testing.T) {
 	p := newProgram(t)
 	p.graphs[7] = append(p.record(CommandKernel, 1, 0, forecastBase+5*forecastRange, 64),

@@ -23,8 +23,12 @@ func NewLearner(knowledge *Knowledge, commands Commands) *Learner {
 	return &Learner{commands: commands, knowledge: knowledge, models: map[uint32]*predictor.Model{}}
 }
 
-// Worth implements Observer.
+// Worth implements Observer. Of a launch that is not known whole nothing can be
+// learnt: what it touches would be put down to the wrong parameters.
 func (l *Learner) Worth(c *Command) (worth bool) {
+	if !c.whole() {
+		return false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	m := l.model(c)

@@ -373,6 +373,18 @@ func TestLearnerLearns(t *testing.T) {
 	o.Observe(&unknown, &predictor.Observation{})
 }
 
+// TestWhatIsCutTeachesNothing: what such a launch touches may be what a parameter names
+// that is not there.
+func TestWhatIsCutTeachesNothing(t *testing.T) {
+	for flag, want := range map[CommandFlags]bool{0: true, CommandCut: false, CommandUnknown: false} {
+		c := kernelCommand(t, 1, high, 4*mib)
+		c.Flags |= flag
+		if worth := NewLearner(NewKnowledge(nil, func(err error) { t.Error(err) }), table{}).Worth(&c); worth != want {
+			t.Errorf("worth a look with flags %d: %v", flag, worth)
+		}
+	}
+}
+
 func TestTensorMapSpans(t *testing.T) {
 	for _, c := range []struct {
 		m    TensorMap

@@ -79,6 +79,10 @@ type Command struct {
 	maps    int
 }
 
+// whole says that a record has all that tells what its command touches: a parameter
+// beyond the bound may be a pointer too.
+func (c *Command) whole() bool { return c.Flags&(CommandUnknown|CommandCut) == 0 }
+
 // errRecord is a record that contradicts itself.
 var errRecord = errors.New("malformed command record")
 
