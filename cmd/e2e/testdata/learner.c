@@ -75,11 +75,16 @@ static void want(uint32_t have, uint32_t should, const char *what)
 	}
 }
 
-/* What the driver refuses it refuses here: before a sample, and as one. */
+/* What the driver refuses it refuses here: before a sample, and as one, also when it never came
+ * to read the parameters. */
 static void refused(void *fill, dptr a)
 {
 	uint32_t value = 1, n = 1;
-	void *args[] = {&a, &value, &n}, *graph;
+	void *args[] = {&a, &value, &n}, *graph, *nowhere = (void *)(uintptr_t)16, *dangling[] = {&a, nowhere, &n};
+
+	want((uint32_t)cuLaunchKernel(fill, 2, 1, 1, 4096, 1, 1, 0, stream, dangling, NULL), 1, "a launch whose parameters dangle");
+	want((uint32_t)cuLaunchKernel(fill, 3, 1, 1, 4096, 1, 1, 0, stream, nowhere, NULL), 1, "one without a list of them");
+	want((uint32_t)cuLaunchKernel(fill, 4, 1, 1, 4096, 1, 1, 0, stream, NULL, nowhere), 1, "one with a buffer that is nowhere");
 
 	for (int i = 0; i < 3; i++)
 		want((uint32_t)cuLaunchKernel(fill, 1, 1, 1, 4096, 1, 1, 0, stream, args, NULL), 1, "a launch of too large a block");

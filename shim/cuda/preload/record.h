@@ -38,6 +38,12 @@ struct xm_launch {
 	void **params, **extra;
 };
 
+/* Keys of `extra`, in pairs with what they say (CUDA 13.0, CU_LAUNCH_PARAM_*). */
+#define XM_EXTRA_END ((void *)0)
+#define XM_EXTRA_POINTER ((void *)1)
+#define XM_EXTRA_SIZE ((void *)2)
+#define XM_EXTRA_PAIRS 8 /* the driver knows two */
+
 XM_INTERNAL void xm_record_launch(CUstream stream, unsigned flags, const struct xm_launch *l);
 XM_INTERNAL void xm_record_config(unsigned flags, const CUlaunchConfig *config, CUfunction f, void **params, void **extra);
 

@@ -5,12 +5,6 @@
 #include "record.h"
 #include "tensormap.h"
 
-/* Keys of `extra` (CUDA 13.0, CU_LAUNCH_PARAM_*). */
-#define EXTRA_END ((void *)0)
-#define EXTRA_POINTER ((void *)1)
-#define EXTRA_SIZE ((void *)2)
-#define EXTRA_PAIRS 8 /* the driver knows two */
-
 static void cut(struct xm_record *r)
 {
 	r->head.flags |= XM_COMMAND_CUT;
@@ -22,10 +16,10 @@ static uint32_t packed(struct xm_record *r, void **extra)
 	const void *from = NULL;
 	size_t n = 0;
 
-	for (unsigned i = 0; i < EXTRA_PAIRS && extra[0] != EXTRA_END; i++, extra += 2) {
-		if (extra[0] == EXTRA_POINTER)
+	for (unsigned i = 0; i < XM_EXTRA_PAIRS && extra[0] != XM_EXTRA_END; i++, extra += 2) {
+		if (extra[0] == XM_EXTRA_POINTER)
 			from = extra[1];
-		else if (extra[0] == EXTRA_SIZE)
+		else if (extra[0] == XM_EXTRA_SIZE)
 			n = extra[1] ? *(const size_t *)extra[1] : 0;
 	}
 	if (!from)

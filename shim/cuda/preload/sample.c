@@ -71,17 +71,22 @@ static bool out_of_the_question(void)
 	return mine || xm_samples_over() || atomic_load(&xm_aside) || atomic_load(&xm_state.leaving);
 }
 
-/* Somebody else's sample: its faults are to be its own. */
+/* Somebody else's sample: its faults are to be its own. One whose thread does not come back (it
+ * may have ended, or jumped out of a handler) is waited for once. */
 static void let_pass(void)
 {
+	static _Atomic uint32_t lost; /* number of such a turn, plus 1 */
 	uint64_t until = 0;
 
 	while (atomic_load(&busy)) {
+		uint32_t number = atomic_load(&turn) / PHASES + 1;
 		uint64_t now = xm_now();
 
 		if (!until)
 			until = now + 2 * (uint64_t)STEP_NS;
-		if (now >= until || xm_samples_over())
+		if (now >= until)
+			atomic_store(&lost, number);
+		if (atomic_load(&lost) == number || xm_samples_over())
 			return;
 		xm_wait_word(&busy, 1, until - now);
 	}
@@ -175,7 +180,7 @@ static bool begin(const struct xm_launch *l)
 		return false;
 	k = xm_kernel_known(l->f);
 	shape = k && k->flags & XM_KERNEL_LAYOUT ? xm_sample_choose(l, k->id) : NULL;
-	if (!shape || !atomic_compare_exchange_strong(&busy, &no, 1))
+	if (!shape || !xm_sample_readable(l, k) || !atomic_compare_exchange_strong(&busy, &no, 1))
 		return false;
 	chosen = shape;
 	begun = xm_now();

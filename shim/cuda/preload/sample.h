@@ -5,6 +5,7 @@
  *
  * sample.c         the turn of one, on either side
  * sample_choice.c  which launches
+ * sample_read.c    whether their parameters can be read
  * sample_memory.c  allocations
  */
 #ifndef XMSCHED_SAMPLE_H
@@ -35,8 +36,8 @@ static inline bool xm_learns(void)
 
 /*
  * Before a launch is admitted. True: it is a sample, and xm_sample_end follows, whatever
- * the driver says of it. The launch's parameters are read, so they must be what the
- * driver would read. Nobody else's launch is in the driver until then, or for a second.
+ * the driver says of it. The launch's parameters are read; where they cannot be, it is none,
+ * and the driver's to refuse. Nobody else's launch is in the driver until then, or for a second.
  */
 XM_INTERNAL bool xm_sample_begin(const struct xm_launch *l);
 XM_INTERNAL bool xm_sample_begin_config(const CUlaunchConfig *config, CUfunction f, void **params, void **extra);
@@ -62,6 +63,9 @@ XM_INTERNAL void xm_sample_context_ended(CUcontext context);
 /* Of a kernel by its id: NULL unless this launch is to be one. */
 struct xm_shape;
 XM_INTERNAL struct xm_shape *xm_sample_choose(const struct xm_launch *l, uint32_t kernel);
+/* Its parameters, as the recorder would read them (record_launch.c), can be read. */
+struct xm_known;
+XM_INTERNAL bool xm_sample_readable(const struct xm_launch *l, const struct xm_known *k);
 /* It is over, and took so long. Not 0: there are to be no more, and why. */
 XM_INTERNAL uint32_t xm_sample_took(struct xm_shape *s, uint64_t ns, bool taken, bool missed);
 

@@ -7,9 +7,11 @@ static unsigned long long step_ns;
 #include "sample.c"
 
 #include "sample_choice.c"
+#include "sample_read.c"
 #include "sys.c"
 
 #include <stdio.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -41,12 +43,14 @@ void xm_warn_once(int code, const char *text)
 
 static const struct xm_known known[2] = {{.id = 1, .flags = XM_KERNEL_LAYOUT}, {.id = 2, .flags = XM_KERNEL_LAYOUT}};
 static const struct xm_known strange = {.id = 3};
+static const struct xm_parameter layout[2] = {{0, 8}, {8, 4}};
+static const struct xm_known with_parameters = {.id = 5, .flags = XM_KERNEL_LAYOUT, .parameters = 2, .bytes = 12, .parameter = layout};
 
 const struct xm_known *xm_kernel_known(CUfunction f)
 {
 	uintptr_t n = (uintptr_t)f;
 
-	return n == 1 || n == 2 ? &known[n - 1] : n == 3 ? &strange : NULL;
+	return n == 1 || n == 2 ? &known[n - 1] : n == 3 ? &strange : n == 5 ? &with_parameters : NULL;
 }
 
 void xm_record_build(struct xm_record *r, const struct xm_launch *l)
@@ -119,6 +123,18 @@ static struct xm_sample_figures now_figures(void)
 
 	xm_samples.figures(&f);
 	return f;
+}
+
+/* One launch of the kernel that has parameters, in a shape of its own. */
+static bool gives(void **params, void **extra)
+{
+	static uint32_t blocks;
+	struct xm_launch l = {.f = (CUfunction)(uintptr_t)5, .grid = {++blocks, 1, 1}, .block = {32, 1, 1}, .params = params, .extra = extra};
+	bool sampled = xm_sample_begin(&l);
+
+	if (sampled)
+		xm_sample_end(0);
+	return sampled;
 }
 
 /* ---- the agent ------------------------------------------------------------------------- */
@@ -272,6 +288,34 @@ static void forbidden(void)
 	check(!launch(1, 1, 0) && !launch(2, 1, 0) && now_figures().over == XM_SAMPLES_STOPPED && !warned, "not when the agent has stopped it");
 }
 
+/* The driver may refuse a launch without having read a parameter. */
+static void dangling(void)
+{
+	char *page = mmap(NULL, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *end = page + PAGE;
+	size_t n = 12, more = 2 * PAGE;
+	void *nowhere = (void *)0x18, *size = &n;
+	void **p = (void **)(void *)page, **last = (void **)(void *)end;
+
+	check(page != MAP_FAILED && !mprotect(end, PAGE, PROT_NONE), "a page that cannot be read");
+	run_agent(QUICK);
+	check(!gives((void *[]){page, nowhere}, NULL) && !gives((void *[]){nowhere, page}, NULL), "a parameter that is nowhere");
+	check(!gives((void *[]){page, end - 2}, NULL) && !gives((void *[]){end, page}, NULL), "one that is not there to its end");
+	check(!gives(nowhere, NULL) && !gives(last - 1, NULL) && !gives(NULL, nowhere), "no list of them");
+	check(!gives(NULL, (void *[]){XM_EXTRA_POINTER, nowhere, XM_EXTRA_SIZE, size, XM_EXTRA_END}), "a buffer that is nowhere");
+	check(!gives(NULL, (void *[]){XM_EXTRA_POINTER, page, XM_EXTRA_SIZE, nowhere, XM_EXTRA_END}), "its size");
+	check(!gives(NULL, (void *[]){XM_EXTRA_POINTER, end - 11, XM_EXTRA_SIZE, size, XM_EXTRA_END}), "the end of it");
+	check(!gives(NULL, (void *[]){XM_EXTRA_POINTER, page + 8, XM_EXTRA_SIZE, &more, XM_EXTRA_END}), "what is not there of more than there can be");
+	check(!gives(NULL, (void *[]){XM_EXTRA_POINTER, (void *)(UINTPTR_MAX - 4), XM_EXTRA_SIZE, size, XM_EXTRA_END}), "the end of all addresses");
+	last[-1] = XM_EXTRA_POINTER;
+	check(!gives(NULL, last - 1), "pairs that end in the middle");
+	check(now_figures().asked == 0, "of all these none was offered, and nothing broke");
+
+	last[-1] = XM_EXTRA_END;
+	p[0] = p[1] = page;
+	check(gives(p, NULL) && gives((void *[]){end - 8, end - 4}, NULL) && gives((void *[]){page, NULL}, NULL), "what is there");
+	check(gives(NULL, (void *[]){XM_EXTRA_POINTER, end - 12, XM_EXTRA_SIZE, size, XM_EXTRA_END}) && gives(NULL, last - 1) && gives(NULL, NULL), "in every form");
+}
+
 static void budget(void)
 {
 	run_agent(QUICK);
@@ -318,6 +362,31 @@ static void waits(void)
 	xm_sample_quiet();
 }
 
+static void *leaves(void *unused)
+{
+	struct xm_launch l = {.f = (CUfunction)(uintptr_t)1, .grid = {1, 1, 1}, .block = {32, 1, 1}};
+
+	check(xm_sample_begin(&l), "a sample that never ends");
+	return unused;
+}
+
+static void lost(void)
+{
+	pthread_t t;
+	uint64_t from;
+
+	step_ns *= 100;
+	run_agent(QUICK);
+	check(!pthread_create(&t, NULL, leaves, NULL), "a thread");
+	pthread_join(t, NULL);
+	step_ns /= 100;
+	check(ms_of(2, 1) >= 2 * STEP - 1, "its sample is waited for");
+	from = xm_now();
+	for (int i = 0; i < 1000; i++)
+		(void)launch(2, 1, 0);
+	check((xm_now() - from) / 1000000u < 1000 * STEP, "once, not at every launch");
+}
+
 static void in_steps(void (*f)(void), const char *name, uint64_t ms, bool learns)
 {
 	int status;
@@ -359,9 +428,11 @@ int main(void)
 	in_steps(late, "late", STEP, true);
 	in_steps(dead, "dead", STEP, true);
 	in_steps(forbidden, "forbidden", quickly, true);
+	in_steps(dangling, "dangling", quickly, true);
 	in_steps(budget, "budget", quickly, true);
 	in_steps(threads, "threads", quickly, true);
 	in_steps(waits, "waits", quickly, true);
+	in_steps(lost, "lost", STEP, true);
 	puts("sample_test: ok");
 	return 0;
 }
