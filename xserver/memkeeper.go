@@ -139,7 +139,8 @@ func (s *Server) tellCards() {
 		}
 		c := plane.Card{Bytes: mem.Clamp(sh.Device.MemoryBytes, mem.MaxBytes), Own: contextBytes}
 		if sh.Measured != nil && sh.Measured.Second != nil {
-			c.Own = 2 * mem.Clamp(sh.Measured.Second.MemoryBytes, 8*mem.GiB)
+			// What another program allocated while that was measured is in it.
+			c.Own = min(2*mem.Clamp(sh.Measured.Second.MemoryBytes, 8*mem.GiB), c.Bytes/8)
 		}
 		cards[compute.Device(sh.Device.UUID)] = c
 	}

@@ -155,7 +155,7 @@ func (g *governed) serve() *mover.Engine {
 	return e
 }
 
-func TestCase23MovesUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerMovesUnderTheLibrary") }
+func TestMovesUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerMovesUnderTheLibrary") }
 
 // TestInnerMovesUnderTheLibrary has a program count in memory of which a part is
 // on the device at any time, while it is suspended and resumed at random, in the
