@@ -12,10 +12,10 @@ import (
 	"xmsched/xserver/client"
 )
 
-// TestCase35FloodsCostTheFloodersAlone has several clients ring as fast as they can.
+// TestCase32FloodsCostTheFloodersAlone has several clients ring as fast as they can.
 // What they may cost the others is the daemon's time, and that is a matter of how often
 // it wakes for them: so wake-ups are counted, which a busy machine only makes fewer.
-func TestCase35FloodsCostTheFloodersAlone(t *testing.T) {
+func TestCase32FloodsCostTheFloodersAlone(t *testing.T) {
 	const most, decisions = 2, 300
 	dir := rundir(t)
 	daemon := spawn(t, part{Role: "daemon", Dir: dir})

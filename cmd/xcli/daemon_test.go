@@ -143,8 +143,8 @@ func TestReport(t *testing.T) {
 	p.eventually("report", "one", "ended", "100.0%")
 }
 
-// TestCase35UnknownHandles are not found: exit code 2, with what there is.
-func TestCase35UnknownHandles(t *testing.T) {
+// TestCase34UnknownHandles are not found: exit code 2, with what there is.
+func TestCase34UnknownHandles(t *testing.T) {
 	p := play(t, client.Registration{Name: "one"})
 	for _, line := range []string{
 		"hint --task 99 --priority 3", "hint --pid 1 --priority 3", "config --task 99 --threshold 4", "config --pid 1 --level 1", "config --task 99 --level 3",
