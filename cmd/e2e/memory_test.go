@@ -139,7 +139,7 @@ func levels(t *testing.T, f func(t *testing.T, level string)) {
 // 256: both make all their passes, and every byte is right.
 func TestCase22TwoExceedTheDeviceTogether(t *testing.T) {
 	levels(t, func(t *testing.T, level string) {
-		w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
+		w, _ := memoryWorld(t, "256MiB", "--policy", "RR", "--memory-policy", "allocation")
 		a := w.passes("a", 6, 10000, "--level", level)
 		b := w.passes("bb", 6, 10000, "--level", level)
 		w.watchBudget(256<<20, func(last map[string]memoryRow) bool {
@@ -166,7 +166,7 @@ func TestCase22OneExceedsTheDevice(t *testing.T) {
 // TestCase24KilledInMidMove kills one of two that do not fit together, again and again:
 // the other is right, and in the end has the budget for itself.
 func TestCase24KilledInMidMove(t *testing.T) {
-	w, _ := memoryWorld(t, "256MiB", "--policy", "RR")
+	w, _ := memoryWorld(t, "256MiB", "--policy", "RR", "--memory-policy", "allocation")
 	a := w.passes("stays", 6, 10000)
 	for i := range 4 {
 		b := w.passes("killed", 6, 1000)

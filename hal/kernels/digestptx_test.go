@@ -60,9 +60,7 @@ func assemble(t *testing.T, text string) *block {
 		}
 		var rest string
 		in.name, rest, _ = strings.Cut(line, " ")
-		for _, op := range regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|[^,\s]+`).FindAllString(rest, -1) {
-			in.ops = append(in.ops, op)
-		}
+		in.ops = regexp.MustCompile(`\{[^}]*\}|\[[^\]]*\]|[^,\s]+`).FindAllString(rest, -1)
 		b.code = append(b.code, in)
 	}
 	return b
