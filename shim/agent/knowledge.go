@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 // It may be used from several goroutines, none of them the program's.
 type Knowledge struct {
 	store *templates.Store // nil: it is not kept
+	lost  error            // why not, for who learnt; nil: that is as the user wants it
 	warn  func(error)
 
 	mu      sync.Mutex
@@ -32,8 +34,12 @@ func NewKnowledge(store *templates.Store, warn func(error)) *Knowledge {
 func UserKnowledge(host Host) *Knowledge {
 	warn := func(err error) { host.WarnOnce(WarnTemplates, err.Error()) }
 	dir, err := templates.Dir()
-	if err != nil { // they are off, or the user has no home: nothing is kept
-		return NewKnowledge(nil, warn)
+	if err != nil {
+		k := NewKnowledge(nil, warn)
+		if !errors.Is(err, templates.ErrOff) {
+			k.lost = err
+		}
+		return k
 	}
 	store := templates.Open(dir)
 	return NewKnowledge(&store, warn)
@@ -73,19 +79,32 @@ func (k *Knowledge) Model(of Kernel) (m *predictor.Model) {
 	return m
 }
 
-// Save merges what was learnt into the store.
+// Save merges what was learnt into the store. What could not be saved is saved the
+// next time.
 func (k *Knowledge) Save() {
-	k.mu.Lock()
-	if k.store == nil || !k.changed || k.library == nil {
-		k.mu.Unlock()
-		return
+	encoded, err := k.take()
+	if err == nil && encoded != nil {
+		if err = k.store.Save(encoded); err != nil {
+			k.Learnt()
+		}
 	}
-	k.changed = false
-	encoded := k.library.Encode(0)
-	k.mu.Unlock()
-	if err := k.store.Save(encoded); err != nil {
+	if err != nil {
 		k.warn(err)
 	}
+}
+
+// take is what is to be saved; nil: nothing.
+func (k *Knowledge) take() ([]byte, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !k.changed || k.library == nil {
+		return nil, nil
+	}
+	k.changed = false
+	if k.store == nil {
+		return nil, k.lost
+	}
+	return k.library.Encode(0), nil
 }
 
 // keepEvery is how often what was learnt is saved: a program may be killed.

@@ -45,11 +45,14 @@ var ErrOff = errors.New("templates are off (" + Variable + "=" + Off + ")")
 
 // IgnoredError says why a store is not used. Whoever gets it goes on without.
 type IgnoredError struct {
-	Path   string
+	Path   string // the file, or the directory that it would be in
 	Reason error
 }
 
 func (e *IgnoredError) Error() string {
+	if filepath.Base(e.Path) != fileName {
+		return fmt.Sprintf("ignored templates in %s: %v", e.Path, e.Reason)
+	}
 	return fmt.Sprintf("ignored %s: %v; `xcli templates clear` removes it", e.Path, e.Reason)
 }
 
@@ -92,7 +95,7 @@ func (s Store) Load() (*predictor.Library, error) {
 			return l, nil
 		}
 	}
-	if err != nil {
+	if ignored := (*IgnoredError)(nil); err != nil && !errors.As(err, &ignored) {
 		err = &IgnoredError{s.Path(), err}
 	}
 	return predictor.NewLibrary(predictor.Config{}), err
@@ -105,7 +108,7 @@ func (s Store) read() ([]byte, error) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, &IgnoredError{s.dir, err}
 	}
 	defer dir.Close()
 	f, err := openOwn(int(dir.Fd()), fileName, unix.O_NONBLOCK)
@@ -136,14 +139,15 @@ func (s Store) read() ([]byte, error) {
 // follows no symbolic link at its end.
 func openOwn(dir int, name string, flags int) (*os.File, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC|flags, 0)
-	if errors.Is(err, unix.ELOOP) {
+	var st unix.Stat_t
+	if errors.Is(err, unix.ELOOP) || // ENOTDIR is for both
+		errors.Is(err, unix.ENOTDIR) && unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) == nil && st.Mode&unix.S_IFMT == unix.S_IFLNK {
 		return nil, errors.New("it is a symbolic link")
 	}
 	if err != nil {
 		return nil, err
 	}
 	f := os.NewFile(uintptr(fd), name)
-	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		f.Close()
 		return nil, err

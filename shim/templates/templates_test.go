@@ -141,6 +141,23 @@ func TestUnusableStoresAreIgnored(t *testing.T) {
 	}
 }
 
+// TestUnusableDirectoriesAreNamed: there is no file to blame, or to remove.
+func TestUnusableDirectoriesAreNamed(t *testing.T) {
+	for reason, make := range map[string]func(at string) error{
+		"it is a symbolic link": func(at string) error { return os.Symlink(t.TempDir(), at) },
+		"not a directory":       func(at string) error { return os.WriteFile(at, nil, 0o600) },
+	} {
+		dir := filepath.Join(t.TempDir(), "templates")
+		if err := make(dir); err != nil {
+			t.Fatal(err)
+		}
+		l, err := Open(dir).Load()
+		if want := "ignored templates in " + dir + ": " + reason; l.Len() != 0 || err == nil || err.Error() != want {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
 func TestAnotherUsersDirectoryIsLeftAlone(t *testing.T) {
 	s := store(t)
 	save(t, s, "a")
