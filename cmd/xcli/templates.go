@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/renameio/v2"
 	"github.com/spf13/cobra"
 
 	"xmsched/cmd/internal/cli"
@@ -160,11 +159,19 @@ func templatesExportCommand() *cobra.Command {
 			if !json.Valid(text) {
 				return errors.New("what would be written is no JSON: please report this")
 			}
-			if len(args) == 0 || args[0] == "-" {
-				_, err := c.OutOrStdout().Write(append(text, '\n'))
+			file := "-"
+			if len(args) == 1 {
+				file = args[0]
+			}
+			out, err := create(c.OutOrStdout(), file)
+			if err != nil {
 				return err
 			}
-			return renameio.WriteFile(args[0], append(text, '\n'), 0o644)
+			defer out.drop()
+			if _, err := out.Write(append(text, '\n')); err != nil {
+				return fmt.Errorf("write %s: %w", file, err)
+			}
+			return out.keep()
 		},
 	}
 }
@@ -224,6 +231,9 @@ func templatesClearCommand() *cobra.Command {
 			store, err := templatesStore()
 			if err != nil {
 				return err
+			}
+			if len(args) == 1 && args[0] == "" { // of a script whose variable is not set
+				return cli.Usagef("an empty name: without one all kernels are forgotten")
 			}
 			if len(args) == 1 {
 				return clearSome(c.OutOrStdout(), store, args[0])

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 
@@ -87,8 +88,9 @@ type output struct {
 	drop func()       // whatever is not complete is not to be left
 }
 
-// create opens a file, before anything is recorded. One that is there is replaced
-// when the new one is complete; what is no file (a pipe, a terminal) is written to.
+// create opens a file, before anything is recorded. One that is there, or that a link
+// leads to, is replaced when the new one is complete; what is no file (a pipe, a
+// terminal) is written to.
 func create(stdout io.Writer, file string) (output, error) {
 	if file == "-" {
 		return output{stdout, func() error { return nil }, func() {}}, nil
@@ -96,6 +98,9 @@ func create(stdout io.Writer, file string) (output, error) {
 	if info, err := os.Stat(file); err == nil && !info.Mode().IsRegular() {
 		out, err := os.OpenFile(file, os.O_WRONLY, 0)
 		return output{out, func() error { return nil }, func() { _ = out.Close() }}, err
+	}
+	if target, err := filepath.EvalSymlinks(file); err == nil {
+		file = target
 	}
 	out, err := renameio.NewPendingFile(file, renameio.WithPermissions(0o644))
 	if err != nil {
