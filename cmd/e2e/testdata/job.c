@@ -27,29 +27,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* The driver's interface, as far as it is used here. */
-int cuInit(unsigned flags);
-int cuDeviceGet(int *device, int ordinal);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxCreate_v2(void **context, unsigned flags, int device);
-int cuCtxSetCurrent(void *context);
-int cuCtxPushCurrent_v2(void *context);
-int cuCtxPopCurrent_v2(void **context);
-int cuModuleLoadData(void **module, const void *image);
-int cuModuleGetFunction(void **function, void *module, const char *name);
-int cuStreamCreate(void **stream, unsigned flags);
-int cuStreamSynchronize(void *stream);
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-		   unsigned shared, void *stream, void **args, void **extra);
-
-#define CHECK(call)                                                              \
-	do {                                                                     \
-		int r_ = (call);                                                 \
-		if (r_) {                                                        \
-			fprintf(stderr, "%s: error %d\n", #call, r_);            \
-			exit(1);                                                 \
-		}                                                                \
-	} while (0)
+#include "driver.h"
 
 #define WORDS 64
 #define BATCH 4

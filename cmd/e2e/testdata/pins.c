@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The driver's interface, as far as it is used here. */
-typedef unsigned long long dptr;
+#include "driver.h"
+
+/* What of the driver's interface is used here alone. */
 struct location {
 	int type, id;
 };
@@ -24,14 +25,6 @@ struct access {
 	struct location location;
 	int flags;
 };
-int cuInit(unsigned flags);
-int cuDeviceGet(int *device, int ordinal);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxSetCurrent(void *context);
-int cuStreamCreate(void **stream, unsigned flags);
-int cuStreamSynchronize(void *stream);
-int cuMemAlloc_v2(dptr *out, size_t bytes);
-int cuMemFree_v2(dptr at);
 int cuMemAllocAsync(dptr *out, size_t bytes, void *stream);
 int cuMemFreeAsync(dptr at, void *stream);
 int cuMemAllocManaged(dptr *out, size_t bytes, unsigned flags);
@@ -41,15 +34,6 @@ int cuMemAddressReserve(dptr *at, size_t bytes, size_t alignment, dptr hint, uns
 int cuMemMap(dptr at, size_t bytes, size_t offset, dptr handle, unsigned long long flags);
 int cuMemSetAccess(dptr at, size_t bytes, const struct access *a, size_t n);
 int cuMemUnmap(dptr at, size_t bytes);
-
-#define CHECK(call)                                                              \
-	do {                                                                     \
-		int r_ = (call);                                                 \
-		if (r_) {                                                        \
-			fprintf(stderr, "%s: error %d\n", #call, r_);            \
-			return 1;                                                \
-		}                                                                \
-	} while (0)
 
 int main(int argc, char **argv)
 {

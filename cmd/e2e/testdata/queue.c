@@ -14,40 +14,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* The driver's interface, as far as it is used here. */
-typedef unsigned long long dptr;
-int cuInit(unsigned flags);
-int cuDeviceGet(int *device, int ordinal);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxSetCurrent(void *context);
-int cuModuleLoadData(void **module, const void *image);
-int cuModuleGetFunction(void **function, void *module, const char *name);
-int cuStreamCreate(void **stream, unsigned flags);
-int cuMemHostRegister_v2(void *p, size_t n, unsigned flags);
-int cuMemHostGetDevicePointer_v2(dptr *out, void *p, unsigned flags);
-int cuStreamWriteValue32_v2(void *stream, dptr at, uint32_t value, unsigned flags);
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-		   unsigned shared, void *stream, void **args, void **extra);
-
-#define CHECK(call)                                                              \
-	do {                                                                     \
-		int r_ = (call);                                                 \
-		if (r_) {                                                        \
-			fprintf(stderr, "%s: error %d\n", #call, r_);            \
-			return 1;                                                \
-		}                                                                \
-	} while (0)
-
-static char *read_file(const char *path)
-{
-	FILE *f = fopen(path, "rb");
-	char *text = calloc(1, 1 << 20);
-
-	if (!f || !text || !fread(text, 1, (1 << 20) - 1, f))
-		exit(2);
-	fclose(f);
-	return text;
-}
+#include "driver.h"
 
 int main(int argc, char **argv)
 {

@@ -12,25 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The driver's interface, as far as it is used here. */
-typedef unsigned long long dptr;
-int cuInit(unsigned flags);
-int cuDeviceGet(int *device, int ordinal);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxSetCurrent(void *context);
-int cuCtxSynchronize(void);
-int cuMemAlloc_v2(dptr *out, size_t bytes);
-int cuMemsetD32_v2(dptr at, unsigned value, size_t words);
-int cuMemcpyDtoH_v2(void *to, dptr from, size_t bytes);
-
-#define CHECK(call)                                                              \
-	do {                                                                     \
-		int r_ = (call);                                                 \
-		if (r_) {                                                        \
-			fprintf(stderr, "%s: error %d\n", #call, r_);            \
-			exit(1);                                                 \
-		}                                                                \
-	} while (0)
+#include "driver.h"
 
 static dptr *at;
 static size_t bytes;

@@ -11,26 +11,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* The driver's interface, as far as it is used here. */
-typedef unsigned long long dptr;
-int cuInit(unsigned flags);
-int cuDevicePrimaryCtxRetain(void **context, int device);
-int cuCtxSetCurrent(void *context);
-int cuModuleLoadData(void **module, const void *image);
-int cuModuleGetFunction(void **function, void *module, const char *name);
-int cuStreamCreate(void **stream, unsigned flags);
-int cuStreamSynchronize(void *stream);
-int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-		   unsigned shared, void *stream, void **args, void **extra);
-
-#define CHECK(call)                                                              \
-	do {                                                                     \
-		int r_ = (call);                                                 \
-		if (r_) {                                                        \
-			fprintf(stderr, "%s: error %d\n", #call, r_);            \
-			exit(1);                                                 \
-		}                                                                \
-	} while (0)
+#include "driver.h"
 
 static char text[1 << 20];
 static uint64_t iterations;
