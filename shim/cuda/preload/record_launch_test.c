@@ -81,7 +81,7 @@ static void long_ones(void)
 	static uint8_t big[6000];
 	uint64_t a = 42;
 	size_t size = sizeof big;
-	void *extra[] = {EXTRA_SIZE, &size, EXTRA_POINTER, big, EXTRA_END};
+	void *extra[] = {XM_EXTRA_SIZE, &size, XM_EXTRA_POINTER, big, XM_EXTRA_END};
 
 	for (unsigned i = 0; i < sizeof big; i++)
 		big[i] = (uint8_t)(i + 1);
@@ -94,7 +94,7 @@ static void long_ones(void)
 	size = 5;
 	launch(f, NULL, extra);
 	WANT(made.head.flags == 0 && made.head.payload == 5 && !memcmp(made.payload, big, 5));
-	launch(f, NULL, (void *[]){EXTRA_END});
+	launch(f, NULL, (void *[]){XM_EXTRA_END});
 	WANT(made.head.payload == 0);
 	lay_out(1, (struct xm_parameter[]){{0, 8}});
 	layout.flags |= XM_KERNEL_MORE;
@@ -113,7 +113,7 @@ static void unknown(void)
 	layout.flags = 0;
 	launch(f, (void *[]){&a}, NULL);
 	WANT(made.head.flags == XM_COMMAND_UNKNOWN && made.head.kernel == 9 && made.head.payload == 0);
-	launch(f, NULL, (void *[]){EXTRA_POINTER, &a, EXTRA_SIZE, &size, EXTRA_END}); /* they say themselves how long they are */
+	launch(f, NULL, (void *[]){XM_EXTRA_POINTER, &a, XM_EXTRA_SIZE, &size, XM_EXTRA_END}); /* they say themselves how long they are */
 	WANT(made.head.flags == XM_COMMAND_UNKNOWN && made.head.payload == 8);
 }
 
