@@ -18,6 +18,8 @@ type Knowledge struct {
 	lost  error            // why not, for who learnt; nil: that is as the user wants it
 	warn  func(error)
 
+	saving sync.Mutex // held by Save; taken before mu
+
 	mu      sync.Mutex
 	library *predictor.Library // protected by mu; nil: not read yet
 	changed bool               // protected by mu: since it was saved
@@ -80,8 +82,11 @@ func (k *Knowledge) Model(of Kernel) (m *predictor.Model) {
 }
 
 // Save merges what was learnt into the store. What could not be saved is saved the
-// next time.
+// next time. Whoever saves at the end waits for one that is under way: the process
+// ends behind it.
 func (k *Knowledge) Save() {
+	k.saving.Lock()
+	defer k.saving.Unlock()
 	encoded, err := k.take()
 	if err == nil && encoded != nil {
 		if err = k.store.Save(encoded); err != nil {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"xmsched/predictor"
 	"xmsched/shim/templates"
@@ -47,6 +48,45 @@ func TestWhatCouldNotBeSavedIsSavedLater(t *testing.T) {
 	if saved, _ := store.Load(); saved.Len() != 0 {
 		t.Error("saved again though nothing was learnt")
 	}
+}
+
+// TestTheLastSaveWaitsForTheOneBefore: the process ends when it returns.
+func TestTheLastSaveWaitsForTheOneBefore(t *testing.T) {
+	store := templates.Open(filepath.Join(t.TempDir(), "templates"))
+	if err := store.Save(predictor.NewLibrary(predictor.Config{}).Encode(0)); err != nil {
+		t.Fatal(err)
+	}
+	k := NewKnowledge(&store, func(err error) { t.Error(err) })
+	k.learns("kernel")
+	save := func() (saved chan struct{}) {
+		saved = make(chan struct{})
+		go func() { defer close(saved); k.Save() }()
+		return saved
+	}
+	var first, last chan struct{}
+	err := store.Update(func(*predictor.Library) error { // which keeps others from it
+		first = save()
+		eventually(t, "it to be taken for saving", func() bool {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			return !k.changed
+		})
+		last = save()
+		select {
+		case <-last:
+			t.Error("the last one did not wait")
+		case <-time.After(20 * time.Millisecond):
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-last
+	if saved, err := store.Load(); err != nil || saved.Len() != 1 {
+		t.Errorf("%d kernels were saved: %v", saved.Len(), err)
+	}
+	<-first
 }
 
 // TestWhoLearnsInVainIsTold: without a home nothing is kept, unless that is what the

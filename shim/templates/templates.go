@@ -170,7 +170,8 @@ func ours(st *unix.Stat_t) error {
 }
 
 // Save merges an encoded library into the store: what other processes saved
-// meanwhile stays. A store that cannot be read is replaced.
+// meanwhile stays. A store that says nothing of use is replaced; one that cannot be
+// read at the moment stays.
 func (s Store) Save(encoded []byte) error {
 	return s.Update(func(l *predictor.Library) error {
 		mine, err := predictor.Decode(encoded, predictor.Config{})
@@ -197,6 +198,9 @@ func (s Store) update(change func(*predictor.Library) error) error {
 	}
 	defer unlock()
 	l, unusable := s.Load()
+	if trouble := unix.Errno(0); errors.As(unusable, &trouble) { // of this process or the disk, not of the store
+		return trouble
+	}
 	if err := change(l); err != nil {
 		return err
 	}

@@ -141,6 +141,47 @@ func TestUnusableStoresAreIgnored(t *testing.T) {
 	}
 }
 
+// TestAProcessWithoutDescriptorsLosesNothing has a program at its limit save: with
+// some it gets at the lock and not at what is there.
+func TestAProcessWithoutDescriptorsLosesNothing(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: 128, Max: was.Max}
+	mine := library("new").Encode(0)
+	saved := 0
+	for spare := range 8 {
+		s := store(t)
+		save(t, s, "old")
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+			t.Fatal(err)
+		}
+		var taken []int
+		for fd, err := unix.Open("/dev/null", unix.O_CLOEXEC, 0); err == nil; fd, err = unix.Open("/dev/null", unix.O_CLOEXEC, 0) {
+			taken = append(taken, fd)
+		}
+		for _, fd := range taken[:spare] {
+			_ = unix.Close(fd)
+		}
+		if s.Save(mine) == nil {
+			saved++
+		}
+		for _, fd := range taken[spare:] {
+			_ = unix.Close(fd)
+		}
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &was); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := s.Load(); err != nil || !slices.Contains(names(l), "old") {
+			t.Errorf("with %d descriptors there is left: %v, %v", spare, names(l), err)
+		}
+	}
+	if saved == 0 || saved == 8 {
+		t.Errorf("%d of 8 saved: nothing was tried", saved)
+	}
+}
+
 // TestUnusableDirectoriesAreNamed: there is no file to blame, or to remove.
 func TestUnusableDirectoriesAreNamed(t *testing.T) {
 	for reason, make := range map[string]func(at string) error{
