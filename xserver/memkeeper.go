@@ -139,9 +139,11 @@ func (s *Server) tellCards() {
 		}
 		c := plane.Card{Bytes: mem.Clamp(sh.Device.MemoryBytes, mem.MaxBytes), Own: contextBytes}
 		if sh.Measured != nil && sh.Measured.Second != nil {
-			// What another program allocated while that was measured is in it.
-			c.Own = min(2*mem.Clamp(sh.Measured.Second.MemoryBytes, 8*mem.GiB), c.Bytes/8)
+			c.Own = 2 * mem.Clamp(sh.Measured.Second.MemoryBytes, 8*mem.GiB)
 		}
+		// A small card's driver takes less than an H200's; and what was measured has in
+		// it what another program allocated meanwhile.
+		c.Own = min(c.Own, c.Bytes/8)
 		cards[compute.Device(sh.Device.UUID)] = c
 	}
 	if len(cards) == 0 || s.loop.SetCards(cards) != nil {
