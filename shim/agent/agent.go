@@ -125,7 +125,12 @@ func Start(host Host, cfg Config) *Agent {
 	a.goSafely(a.supervise)
 	a.goSafely(a.listen)
 	if cfg.Learning != nil {
-		a.goQuietly(func() { a.learn(a.ctx, cfg.Learning) })
+		a.goQuietly(func() {
+			if cfg.Knowledge != nil { // before a launch waits for it
+				cfg.Knowledge.Prepare()
+			}
+			a.learn(a.ctx, cfg.Learning)
+		})
 		if cfg.Knowledge != nil {
 			a.goQuietly(func() { a.keep(a.ctx) })
 		}

@@ -104,6 +104,7 @@ func (f *feeder) look(now uint64) time.Duration {
 // records.
 func (f *feeder) start(now uint64) {
 	c := f.forecast.commands
+	f.forecast.knowledge.Prepare() // the mover does not wait for us here
 	c.Record(true)
 	f.on, f.dropped, f.pause = true, c.Dropped(), busyLook
 	f.forecast.begin(now)

@@ -57,6 +57,10 @@ func (k *Knowledge) Use(f func(*predictor.Library)) {
 	f(k.library)
 }
 
+// Prepare reads the store, so that nobody waits for that later: a large one, or a slow
+// disk, takes seconds.
+func (k *Knowledge) Prepare() { k.Use(func(*predictor.Library) {}) }
+
 func (k *Knowledge) load() *predictor.Library {
 	if k.store == nil {
 		return predictor.NewLibrary(predictor.Config{})
@@ -112,19 +116,23 @@ func (k *Knowledge) take() ([]byte, error) {
 	return k.library.Encode(0), nil
 }
 
-// keepEvery is how often what was learnt is saved: a program may be killed.
-const keepEvery = 2 * time.Second
+// keepEvery is how often what was learnt is saved: a program may be killed. Of the time
+// one part in keepShare at most is spent with that.
+const (
+	keepEvery = 2 * time.Second
+	keepShare = 20
+)
 
 // keep saves what was learnt now and then, until ctx ends.
 func (a *Agent) keep(ctx context.Context) {
-	tick := time.NewTicker(keepEvery)
-	defer tick.Stop()
-	for {
+	for pause := keepEvery; ; {
 		select {
-		case <-tick.C:
-			a.cfg.Knowledge.Save()
+		case <-time.After(pause):
 		case <-ctx.Done():
 			return
 		}
+		begun := time.Now()
+		a.cfg.Knowledge.Save()
+		pause = max(keepEvery, keepShare*time.Since(begun))
 	}
 }

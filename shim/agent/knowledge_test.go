@@ -89,6 +89,41 @@ func TestTheLastSaveWaitsForTheOneBefore(t *testing.T) {
 	<-first
 }
 
+func (k *Knowledge) isRead() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.library != nil
+}
+
+// noSamples has none, and notes whether the store had been read when it was asked.
+type noSamples struct {
+	Samples
+	k    *Knowledge
+	read chan bool
+}
+
+func (s noSamples) Next(time.Duration) (Sample, bool, error) {
+	s.read <- s.k.isRead()
+	return Sample{}, false, ErrNoSamples
+}
+
+// TestNobodyWaitsForTheStore: neither a launch that is looked at, nor the mover, which
+// asks the forecast while commands are taken in.
+func TestNobodyWaitsForTheStore(t *testing.T) {
+	s := noSamples{k: NewKnowledge(nil, func(err error) { t.Error(err) }), read: make(chan bool, 1)}
+	a := Start(newHost(t), Config{Dir: rundir(t), Learning: &Learning{Samples: s}, Knowledge: s.k})
+	t.Cleanup(a.Close)
+	if !<-s.read {
+		t.Error("launches are asked for before the store was read")
+	}
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	if !p.f.forecast.knowledge.isRead() {
+		t.Error("commands are recorded before the store was read")
+	}
+}
+
 // TestWhoLearnsInVainIsTold: without a home nothing is kept, unless that is what the
 // user asked for. Who only foresees is told nothing.
 func TestWhoLearnsInVainIsTold(t *testing.T) {
