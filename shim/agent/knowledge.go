@@ -116,10 +116,11 @@ func (k *Knowledge) take() ([]byte, error) {
 	return k.library.Encode(0), nil
 }
 
-// keepEvery is how often what was learnt is saved: a program may be killed. Of the time
-// one part in keepShare at most is spent with that.
+// keepEvery is how often what was learnt is saved: a program may be killed, and those in
+// Go end without any handler. Of the time one part in keepShare at most is spent with
+// that.
 const (
-	keepEvery = 2 * time.Second
+	keepEvery = 250 * time.Millisecond
 	keepShare = 20
 )
 
