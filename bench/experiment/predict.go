@@ -251,7 +251,7 @@ func (l *Lab) predictRows(workload string, took time.Duration, j judgement) []ro
 			metrics["false_negative_bytes_pct"], metrics["false_positive_bytes_pct"] = v.bytes.FalseNegative(), v.bytes.FalsePositive()
 		}
 		if mode == ModeTemplate {
-			metrics["learn_s"], metrics["kernels"], metrics["known_launches_pct"] = took.Seconds(), float64(j.kernels), j.known()
+			metrics["learn_s"], metrics["kernels_count"], metrics["known_launches_pct"] = took.Seconds(), float64(j.kernels), j.known()
 			if k := v.known; k.Launches > 0 {
 				metrics["known_false_negative_pct"], metrics["known_false_positive_pct"] = k.Blocks.FalseNegative(), k.Blocks.FalsePositive()
 			}

@@ -112,7 +112,8 @@ func Units() []string {
 var nameForm = regexp.MustCompile(`^[a-z][a-z0-9]*([_-][a-z0-9]+)*$`)
 
 func unitful(metric string) bool {
-	if metric == "n" || metric == "identical" || metric == "ratio" {
+	switch metric {
+	case "n", "identical", "ratio", "launches":
 		return true
 	}
 	i := strings.LastIndexByte(metric, '_')
