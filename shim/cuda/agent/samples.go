@@ -17,6 +17,7 @@ import "C"
 
 import (
 	"os"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -49,8 +50,9 @@ func learningOf(h *C.struct_xm_host, commands agent.Commands, knowledge *agent.K
 	}
 	var observer agent.Observer = agent.NewLearner(knowledge, commands)
 	if path := os.Getenv(client.LearnLogVariable); path != "" {
-		// It stays open: the process ends without telling us.
-		if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600); err == nil {
+		// It stays open: the process ends without telling us. A pipe that nobody reads is
+		// not waited for.
+		if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o600); err == nil {
 			observer = agent.Logged(observer, commands, f)
 		}
 	}
