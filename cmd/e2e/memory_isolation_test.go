@@ -70,7 +70,7 @@ func (w *world) moved(name string) {
 // marks, and end in the one way or the other, or live on; who is given that memory sees
 // none of them. Who looks has more memory than the budget, so part of it is the host's.
 func TestMemoryNeverShowsWhatWasThere(t *testing.T) {
-	w, _ := memoryWorld(t, "64MiB", "--policy", "RR")
+	w, _ := memoryWorld(t, "64MiB", "--policy", "RR", "--memory-policy", "allocation")
 	first, second := w.remains("first", "write", 3), w.remains("second", "write", 3)
 	w.moved("first")
 	w.moved("second")
@@ -85,7 +85,7 @@ func TestMemoryNeverShowsWhatWasThere(t *testing.T) {
 // TestMemoryNeverShowsTheOthers has one who looks again and again while two programs and it
 // take turns on the same memory.
 func TestMemoryNeverShowsTheOthers(t *testing.T) {
-	w, _ := memoryWorld(t, "48MiB", "--policy", "RR")
+	w, _ := memoryWorld(t, "48MiB", "--policy", "RR", "--memory-policy", "allocation")
 	looks := w.remainsFed("looks", 100)
 	w.remains("first", "write", 2)
 	w.remains("second", "write", 2)
@@ -110,7 +110,7 @@ func (w *world) remainsFed(name string, times int) *proc {
 // fit together: at every moment what each has allocated is on the device or on the host,
 // also that of which a tool of the driver knows nothing.
 func TestCase26BooksAreRightWhileMemoryMoves(t *testing.T) {
-	w, _ := memoryWorld(t, "128MiB", "--policy", "RR")
+	w, _ := memoryWorld(t, "128MiB", "--policy", "RR", "--memory-policy", "allocation")
 	a, b := w.passes("a", 3, 10_000), w.passes("bb", 3, 10_000)
 	a.progress()
 	b.progress()
