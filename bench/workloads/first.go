@@ -32,8 +32,9 @@ func (f First) Validate() error {
 	)
 }
 
-// firstLimit is how long a first instruction may take to come.
-const firstLimit = 30 * time.Second
+// firstLimit is how long a first instruction may take to come: on a simulated device a
+// machine that is busy takes its time.
+const firstLimit = 2 * time.Minute
 
 // RunFirst runs until all requests are done or it is told to end.
 func RunFirst(st Steering, say *Speaker, f First) error {
