@@ -58,7 +58,7 @@ func (w *world) moved(name string) {
 			return false // it did not answer in time
 		}
 		for _, r := range m.Processes {
-			if r.Name == name && r.Out > 0 {
+			if r.Name == name && r.Out+r.Spared > 0 { // what is clean goes without a copy
 				return true
 			}
 		}
