@@ -62,6 +62,7 @@ type memoryRow struct {
 	Target    uint64
 	In        uint64 `json:"moved_in"`
 	Out       uint64 `json:"moved_out"`
+	Spared    uint64
 	Why       string
 
 	PinnedBy map[string]uint64 `json:"pinned_by"`
