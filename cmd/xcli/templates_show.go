@@ -48,7 +48,7 @@ func showTemplates(w io.Writer, kernels []predictor.ExportedKernel) error {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\n  code %s; %d launches looked at, %d foretold right\n", cli.Paint(w, cli.Bold, printable(k.Name)), k.Code, k.Observations, k.Verified)
+		fmt.Fprintf(w, "%s\n  code %s; %d launches looked at, %d foretold right\n", cli.Paint(w, cli.Bold, cli.Printable(k.Name)), k.Code, k.Observations, k.Verified)
 		if k.Indirect {
 			fmt.Fprintln(w, "  also touches what none of its arguments points to")
 		}
@@ -56,7 +56,7 @@ func showTemplates(w io.Writer, kernels []predictor.ExportedKernel) error {
 			fmt.Fprintf(w, "  %s\n", variantText(v))
 			t := cli.NewTable("    AT", "SHAPE", "BYTES", "STRIDE", "COUNT", "START", "ACCESS")
 			for _, p := range v.Pointers {
-				t.Row("    "+atText(p.At), p.Shape, orDash(p.Bytes), orDash(p.Stride), orDash(p.Count), orDash(p.Start), p.Access)
+				t.Row("    "+atText(p.At), p.Shape, dash(p.Bytes), dash(p.Stride), dash(p.Count), dash(p.Start), p.Access)
 			}
 			if err := t.Write(w); err != nil {
 				return err
@@ -82,21 +82,4 @@ func atText(at uint16) string {
 		return fmt.Sprintf("map %d", at-predictor.MaxParams)
 	}
 	return fmt.Sprint(at)
-}
-
-func orDash(text string) string {
-	if text == "" {
-		return "-"
-	}
-	return text
-}
-
-// printable shows control characters as a table does.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, text)
 }

@@ -82,7 +82,7 @@ func (t *Table) Row(values ...any) {
 		if !ok {
 			c = Cell{Text: fmt.Sprint(values[i])}
 		}
-		c.Text = printable(c.Text)
+		c.Text = Printable(c.Text)
 		row[i] = c
 	}
 	t.rows = append(t.rows, row)
@@ -145,7 +145,9 @@ func (t *Table) numeric(column int) bool {
 	return len(t.rows) > 0
 }
 
-func printable(s string) string {
+// Printable shows control characters as '?': a text of somebody else's must not move
+// the cursor.
+func Printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r >= 0x7f && r < 0xa0 || r == utf8.RuneError {
 			return '?'

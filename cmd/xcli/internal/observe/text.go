@@ -33,7 +33,7 @@ func (p *page) head(text string) { p.printf("\n%s\n", cli.Paint(p.w, cli.Bold, t
 // Text writes the report about one process.
 func Text(w io.Writer, s *Subject) error {
 	p := &page{w: w}
-	p.printf("%s\n", cli.Paint(w, cli.Bold, fmt.Sprintf("process %d, %s", s.PID, printable(s.Name))))
+	p.printf("%s\n", cli.Paint(w, cli.Bold, fmt.Sprintf("process %d, %s", s.PID, cli.Printable(s.Name))))
 	p.printf("observed for %s%s%s\n", length(s.Took), mentioned(s.Before >= time.Millisecond, ", %s of it before its first call", length(s.Before)), mentioned(s.Left, "; it has ended"))
 	if s.Ours {
 		p.printf("it runs under xmsched and was looked at there, at the preload library's probe sites\n")
@@ -198,7 +198,7 @@ func shell(words []string) string {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		w = printable(w)
+		w = cli.Printable(w)
 		if w != "" && strings.Trim(w, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./=:,@%+") == "" {
 			b.WriteString(w)
 			continue
@@ -206,14 +206,4 @@ func shell(words []string) string {
 		b.WriteString("'" + strings.ReplaceAll(w, "'", `'\''`) + "'")
 	}
 	return b.String()
-}
-
-// printable is a text of another process, which must not move the cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 || r == '�' {
-			return '?'
-		}
-		return r
-	}, s)
 }
