@@ -56,21 +56,14 @@ type sectionForecast struct {
 	blindAt  uint64 // when that was
 }
 
-// begin starts anew at a time of CLOCK_MONOTONIC: what was before is not known.
+// begin starts anew at a time of CLOCK_MONOTONIC: what was before is not known. 0:
+// nothing is foreseen from now on.
 func (f *Forecast) begin(at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since, f.ranges = at, predictor.Ranges{}
 	f.kernels, f.graphs = map[uint32]*predictor.Model{}, map[uint64]*graphTouches{}
 	f.sections = [board.Devices]*sectionForecast{}
-}
-
-// end forgets everything.
-func (f *Forecast) end() {
-	f.begin(0)
-	f.mu.Lock()
-	f.kernels, f.graphs = nil, nil
-	f.mu.Unlock()
 }
 
 // take takes records in, in their order.

@@ -119,7 +119,7 @@ func (f *feeder) stop() {
 	}
 	f.on = false
 	f.forecast.commands.Record(false)
-	f.forecast.end()
+	f.forecast.begin(0)
 }
 
 // rounds bounds how many buffers are read before anything else is done.
@@ -180,8 +180,8 @@ type queueTimes struct {
 
 // submitted is a command that has not completed.
 type submitted struct {
-	sequence, id, at uint64
-	bases            [4]uint64 // where it touches first
+	sequence, id uint64
+	bases        [4]uint64 // where it touches first
 }
 
 // maxPending bounds what is followed of a queue: in free run 256 are outstanding.
@@ -203,7 +203,7 @@ func (s *sectionForecast) submitted(c *Command, id uint64, touches []predictor.T
 	if len(q.pending) >= maxPending {
 		q.pending, q.mark = q.pending[:0], 0
 	}
-	p := submitted{sequence: c.Sequence, id: id, at: c.At}
+	p := submitted{sequence: c.Sequence, id: id}
 	for i := range min(len(touches), len(p.bases)) {
 		p.bases[i] = touches[i].Base
 	}
