@@ -247,8 +247,8 @@ func (l *Lab) predictRows(workload string, took time.Duration, j judgement) []ro
 			"missed_launches_pct": v.score.FalseNegative(), "vain_launches_pct": v.score.FalsePositive(),
 			"eval_ns": v.evalNS, "launches": float64(v.score.Launches),
 		}
-		if v.bytes.Touched > 0 {
-			metrics["false_negative_bytes_pct"], metrics["false_positive_bytes_pct"] = v.bytes.FalseNegative(), v.bytes.FalsePositive()
+		if b := v.exact.Bytes; b.Touched > 0 {
+			metrics["false_negative_bytes_pct"], metrics["false_positive_bytes_pct"] = b.FalseNegative(), b.FalsePositive()
 		}
 		if mode == ModeTemplate {
 			metrics["learn_s"], metrics["kernels_count"], metrics["known_launches_pct"] = took.Seconds(), float64(j.kernels), j.known()

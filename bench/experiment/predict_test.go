@@ -87,7 +87,7 @@ func TestJudgeCountsWhatWasNotForetold(t *testing.T) {
 	if got := template.score.Blocks.FalsePositive(); got <= 0 || got >= allocation.score.Blocks.FalsePositive() {
 		t.Errorf("by templates %v %% are in vain", got)
 	}
-	if b := template.bytes; b.Touched != 40<<20 || b.FalseNegative() != 0 {
+	if b := template.exact.Bytes; b.Touched != 40<<20 || b.FalseNegative() != 0 {
 		t.Errorf("to the byte: %+v", b)
 	}
 	if template.evalNS <= 0 {

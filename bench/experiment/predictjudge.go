@@ -48,7 +48,7 @@ type judgement struct {
 // verdict is one way of predicting.
 type verdict struct {
 	score, known predictor.Score // of all launches; of those whose kernel was known
-	bytes        predictor.Tally // where the truth is known to the byte
+	exact        predictor.Score // of those whose truth is known to the byte
 	evalNS       float64         // of one prediction
 }
 
@@ -105,15 +105,11 @@ func compare(launches []sighting, library *predictor.Library, known map[predicto
 			v.known.Add(score)
 		}
 		if exact, ok := predictor.Compare(touches, l.exact); ok && l.exact != nil {
-			v.bytes = sum(v.bytes, exact.Bytes)
+			v.exact.Add(exact)
 		}
 	}
 	v.evalNS = evaluation(launches, library)
 	return v
-}
-
-func sum(a, b predictor.Tally) predictor.Tally {
-	return predictor.Tally{Touched: a.Touched + b.Touched, Predicted: a.Predicted + b.Predicted, Both: a.Both + b.Both}
 }
 
 // evaluation is how long a prediction takes on average, in ns.
