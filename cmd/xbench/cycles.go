@@ -44,12 +44,10 @@ Exit code 1 when a word is wrong or an Xid was seen; the row is kept.`,
 				return cli.Usagef("%v", err)
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunCycles(ctx, e, p.report)
-				p.done()
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"hold", "kernel_log"}, []string{
+				measured, err := measure(ctx, cmd, &c, e, lab.RunCycles, []string{"hold", "kernel_log"}, []string{
 					"hold_p50_us", "hold_p99_us", "hold_max_us", "resume_p50_us", "resume_p99_us", "resume_max_us", "verified_count", "wrong_count", "xid_count",
-				}), harm(measured))
+				})
+				return errors.Join(err, harm(measured))
 			})
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -35,12 +34,10 @@ missed       periods of the long work that were not done before the next began`,
 				return cli.Usagef("%v", err)
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunLaxity(ctx, e, p.report)
-				p.done()
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"policy", "level"}, []string{
+				_, err := measure(ctx, cmd, &c, e, lab.RunLaxity, []string{"policy", "level"}, []string{
 					"frame_p50_us", "frame_p99_us", "frame_p99_ratio", "frame_late_count", "job_max_ms", "missed_count", "jobs_count",
-				}))
+				})
+				return err
 			})
 		},
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -34,13 +33,10 @@ python     PyTorch's models by the Python package; needs torch and transformers,
 				return cli.Usagef("%v", err)
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunModels(ctx, e, p.report)
-				p.done()
-				// What was measured before a failure is kept.
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"interface", "threshold", "layers"}, []string{
+				_, err := measure(ctx, cmd, &c, e, lab.RunModels, []string{"interface", "threshold", "layers"}, []string{
 					"p50_us", "p99_us", "p50_ratio", "p99_ratio", "other_ratio", "identical",
-				}))
+				})
+				return err
 			})
 		},
 	}

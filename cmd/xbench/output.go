@@ -156,3 +156,14 @@ func figure(v float64) string {
 	}
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
+
+// measure runs an experiment with its progress shown and prints its rows, which it
+// returns. What was measured before a failure is kept: a run takes minutes.
+func measure[E any](ctx context.Context, cmd *cobra.Command, c *common, e E,
+	run func(context.Context, E, func(what string, done, total int)) ([]rows.Row, error), params, metrics []string,
+) ([]rows.Row, error) {
+	p := newProgress(cmd.ErrOrStderr())
+	measured, err := run(ctx, e, p.report)
+	p.done()
+	return measured, errors.Join(err, c.emit(cmd.OutOrStdout(), measured, params, metrics))
+}

@@ -93,13 +93,10 @@ Exit code 1 when a word is wrong; the rows are kept.`,
 				if err := s.read(&e, lab.Facts.Simulated); err != nil {
 					return err
 				}
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunOversub(ctx, e, p.report)
-				p.done()
-				// What was measured before a failure is kept: a run takes minutes.
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"workload", "footprint_pct", "slice_ms", "policy"}, []string{
+				measured, err := measure(ctx, cmd, &c, e, lab.RunOversub, []string{"workload", "footprint_pct", "slice_ms", "policy"}, []string{
 					"of_in_memory_pct", "ceiling_pct", "of_ceiling_pct", "moved_gib", "out_of_in_pct", "stall_pct", "least_share_pct", "switches_count", "steps_per_s", "gb_per_s", "wrong_count",
-				}), plotOversub(lab, measured, plot), harm(measured))
+				})
+				return errors.Join(err, plotOversub(lab, measured, plot), harm(measured))
 			})
 		},
 	}

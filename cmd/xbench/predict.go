@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 
 	"github.com/spf13/cobra"
 
@@ -44,14 +43,11 @@ mode allocation takes every allocation that a launch has a pointer into as touch
 				return cli.Usagef("%v", err)
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunPredict(ctx, e, p.report)
-				p.done()
-				// What was measured before a failure is kept.
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"workload"}, []string{
+				_, err := measure(ctx, cmd, &c, e, lab.RunPredict, []string{"workload"}, []string{
 					"launches", "false_negative_pct", "false_positive_pct", "missed_launches_pct", "vain_launches_pct", "known_launches_pct",
 					"known_false_negative_pct", "known_false_positive_pct", "eval_ns", "learn_s",
-				}))
+				})
+				return err
 			})
 		},
 	}

@@ -41,13 +41,10 @@ Needs a python3 with torch, torchvision and transformers, and a real GPU.`,
 				if lab.Facts.Simulated {
 					return errors.New("the simulated GPU cannot run PyTorch's kernels: this row needs a real one")
 				}
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunPyTorch(ctx, e, p.report)
-				p.done()
-				// What was measured before a failure is kept: a run takes minutes.
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"level", "layers", "batch"}, []string{
+				measured, err := measure(ctx, cmd, &c, e, lab.RunPyTorch, []string{"level", "layers", "batch"}, []string{
 					"llm_p50_ms", "llm_p99_ms", "llm_p99_ratio", "llm_tokens_per_s", "train_img_per_s", "train_ratio", "identical",
-				}), c.trainingNote(cmd.OutOrStdout(), measured))
+				})
+				return errors.Join(err, c.trainingNote(cmd.OutOrStdout(), measured))
 			})
 		},
 	}

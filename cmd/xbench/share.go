@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -43,12 +42,10 @@ total      what all made together, each as a part of what it makes alone without
 				return cli.Usagef("%v", err)
 			}
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunShare(ctx, e, p.report)
-				p.done()
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"target", "kernel_us", "policy", "level"}, []string{
+				_, err := measure(ctx, cmd, &c, e, lab.RunShare, []string{"target", "kernel_us", "policy", "level"}, []string{
 					"ratio", "error_pct", "total_pct", "share1_pct", "share2_pct", "share3_pct", "native_pct", "fill_pct", "span_error_pct",
-				}))
+				})
+				return err
 			})
 		},
 	}

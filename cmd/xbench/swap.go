@@ -61,12 +61,10 @@ floor is the time that the link takes by itself, both ways busy, as measured in 
 				if err := read(lab.Facts.Simulated); err != nil {
 					return err
 				}
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunSwap(ctx, e, p.report)
-				p.done()
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"way", "gib"}, []string{
+				measured, err := measure(ctx, cmd, &c, e, lab.RunSwap, []string{"way", "gib"}, []string{
 					"out_gb_per_s", "in_gb_per_s", "out_of_link_pct", "in_of_link_pct", "cold_out_gb_per_s", "floor_ms", "longest_ms", "wrong_count",
-				}), harm(measured))
+				})
+				return errors.Join(err, harm(measured))
 			})
 		},
 	}

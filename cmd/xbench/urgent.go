@@ -61,12 +61,10 @@ Rows are compared with that of --policy swap, if it is among them.`,
 				if err := read(lab.Facts.Simulated); err != nil {
 					return err
 				}
-				p := newProgress(cmd.ErrOrStderr())
-				measured, err := lab.RunUrgent(ctx, e, p.report)
-				p.done()
-				return errors.Join(err, c.emit(cmd.OutOrStdout(), measured, []string{"policy", "foreground_gib", "background_gib"}, []string{
+				measured, err := measure(ctx, cmd, &c, e, lab.RunUrgent, []string{"policy", "foreground_gib", "background_gib"}, []string{
 					"p50_us", "p99_us", "p99_ratio", "max_us", "background_pct", "moved_gib", "p99_over_swap_ratio", "background_over_swap_ratio", "wrong_count",
-				}), harm(measured))
+				})
+				return errors.Join(err, harm(measured))
 			})
 		},
 	}
