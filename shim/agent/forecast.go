@@ -24,7 +24,7 @@ type Forecast struct {
 	mu       sync.Mutex // protects all below
 	since    uint64     // all commands since then were seen, CLOCK_MONOTONIC in ns; 0: none are
 	ranges   predictor.Ranges
-	kernels  map[uint32]*predictor.Model // by the C library's id
+	kernels  kernelModels
 	graphs   map[uint64]*graphTouches
 	sections [board.Devices]*sectionForecast
 	touches  []predictor.Touch // of the command at hand
@@ -62,7 +62,7 @@ func (f *Forecast) begin(at uint64) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since, f.ranges = at, predictor.Ranges{}
-	f.kernels, f.graphs = map[uint32]*predictor.Model{}, map[uint64]*graphTouches{}
+	f.kernels, f.graphs = kernelModels{}, map[uint64]*graphTouches{}
 	f.sections = [board.Devices]*sectionForecast{}
 }
 
@@ -174,14 +174,9 @@ func rows(base, width, height, depth, pitch, slice uint64, a predictor.Access) p
 }
 
 func (f *Forecast) launch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
-	m := f.kernels[c.Kernel]
+	m := f.kernels.of(c.Kernel, f.commands, f.knowledge)
 	if m == nil {
-		k, err := f.commands.Kernel(c.Kernel)
-		if c.Kernel == 0 || err != nil {
-			return to, false
-		}
-		m = f.knowledge.Model(k)
-		f.kernels[c.Kernel] = m
+		return to, false
 	}
 	launch := LaunchOf(c)
 	f.knowledge.mu.Lock() // somebody may learn of it

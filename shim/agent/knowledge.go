@@ -85,6 +85,23 @@ func (k *Knowledge) Model(of Kernel) (m *predictor.Model) {
 	return m
 }
 
+// kernelModels are the models of a program's kernels by the C library's ids of them.
+type kernelModels map[uint32]*predictor.Model
+
+// of is a kernel's model, nil when nobody knows what it is. The C library is asked of
+// each kernel once.
+func (m kernelModels) of(id uint32, commands Commands, knowledge *Knowledge) *predictor.Model {
+	if known := m[id]; known != nil || id == 0 {
+		return known
+	}
+	k, err := commands.Kernel(id)
+	if err != nil {
+		return nil
+	}
+	m[id] = knowledge.Model(k)
+	return m[id]
+}
+
 // Save merges what was learnt into the store. What could not be saved is saved the
 // next time. Whoever saves at the end waits for one that is under way: the process
 // ends behind it.

@@ -12,15 +12,15 @@ type Learner struct {
 	commands  Commands
 	knowledge *Knowledge
 
-	mu     sync.Mutex                  // protects all below
-	models map[uint32]*predictor.Model // by the C library's id of the kernel
-	ranges predictor.Ranges            // of the last launch that was looked at
+	mu     sync.Mutex // protects all below
+	models kernelModels
+	ranges predictor.Ranges // of the last launch that was looked at
 	buffer []byte
 }
 
 // NewLearner adds to that knowledge.
 func NewLearner(knowledge *Knowledge, commands Commands) *Learner {
-	return &Learner{commands: commands, knowledge: knowledge, models: map[uint32]*predictor.Model{}}
+	return &Learner{commands: commands, knowledge: knowledge, models: kernelModels{}}
 }
 
 // Worth implements Observer. Of a launch that is not known whole nothing can be
@@ -31,7 +31,7 @@ func (l *Learner) Worth(c *Command) (worth bool) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	m := l.model(c)
+	m := l.models.of(c.Kernel, l.commands, l.knowledge)
 	if m == nil || l.lookAround() != nil {
 		return false
 	}
@@ -45,25 +45,11 @@ func (l *Learner) Worth(c *Command) (worth bool) {
 func (l *Learner) Observe(c *Command, seen *predictor.Observation) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if m := l.model(c); m != nil {
+	if m := l.models.of(c.Kernel, l.commands, l.knowledge); m != nil {
 		launch := LaunchOf(c)
 		l.knowledge.Use(func(*predictor.Library) { m.Observe(&launch, &l.ranges, seen) })
 		l.knowledge.Learnt()
 	}
-}
-
-// model is the kernel's, nil when nobody knows what it is. Precondition: mu is held.
-func (l *Learner) model(c *Command) *predictor.Model {
-	if m := l.models[c.Kernel]; m != nil {
-		return m
-	}
-	k, err := l.commands.Kernel(c.Kernel)
-	if err != nil || c.Kernel == 0 {
-		return nil
-	}
-	m := l.knowledge.Model(k)
-	l.models[c.Kernel] = m
-	return m
 }
 
 // lookAround takes in the allocations that there are. Precondition: mu is held.
