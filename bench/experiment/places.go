@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"runtime/debug"
 	"strings"
+
+	"xmsched/xserver/client"
 )
 
 // Places is where built things are.
@@ -117,12 +119,13 @@ func stampedByGo(settings []debug.BuildSetting) string {
 }
 
 // cleanEnv is our environment without what would put a child under xmsched or
-// on a simulated device: those are added per child.
+// on a simulated device: those are added per child. A log of moves is kept for all.
 func cleanEnv() []string {
 	var env []string
 	for _, kv := range os.Environ() {
 		name, value, _ := strings.Cut(kv, "=")
 		switch {
+		case name == client.MemoryLogVariable: // kept
 		case strings.HasPrefix(name, "XMSCHED_"), strings.HasPrefix(name, "XSCHED_"):
 			continue
 		case name == "LD_PRELOAD" && strings.Contains(value, "libxmsched"):

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,7 @@ type Predict struct {
 	MiB       int    // of each buffer of the scientific kernels; 0: as suits the device
 	Rounds    int    // launches of each of them in a run
 	Layers    int    // of the language model
+	Logs      string // directory in which what was seen and learnt stays; empty: it does not
 }
 
 // predictRun is a run of a workload: a program and its arguments.
@@ -152,7 +154,7 @@ func (l *Lab) predict(ctx context.Context, p Predict, workload string) ([]rows.R
 		return nil, nil
 	}
 	runs := p.runs(workload, mib, dense)
-	dir := filepath.Join(l.dir, "predict-"+workload)
+	dir := filepath.Join(cmp.Or(p.Logs, l.dir), "predict-"+workload)
 	learnt, judged := learning{dir, dir + ".learnt"}, learning{"off", dir + ".judged"}
 	took, err := l.predictRuns(ctx, p, runs.learn, learnt)
 	if err != nil {

@@ -57,6 +57,7 @@ mode allocation takes every allocation that a launch has a pointer into as touch
 	f.StringVar(&e.Python, "python", "python3", "interpreter")
 	f.IntVar(&e.MiB, "mib", 0, "MiB of each buffer of the scientific kernels; 0: as suits the device")
 	f.IntVar(&e.Rounds, "rounds", 130, "launches of each scientific kernel in a run; numbers 1, 2, 4, 8, … are looked at")
+	f.StringVar(&e.Logs, "logs", "", "keep what was seen and learnt in `DIRECTORY`, which is there")
 	f.IntVar(&e.Layers, "layers", 32, "layers of the language model")
 	return cmd
 }

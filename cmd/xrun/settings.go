@@ -273,7 +273,7 @@ var instead = map[string]string{
 
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", client.LearnVariable, client.LearnLogVariable, "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, "XMSCHED_NAME", perProcess,
+	"XMSCHED_BATCH", "XMSCHED_DIR", client.LearnVariable, client.LearnLogVariable, "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, client.MemoryLogVariable, "XMSCHED_NAME", perProcess,
 	"XMSCHED_MEMORY_WAIT", "XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
 	"XMSCHED_STATE", "XMSCHED_TEMPLATES", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))

@@ -17,6 +17,8 @@ type Config struct {
 	HostMemory func() memory.HostFigures
 	// Uses foresees what the process's commands touch; nil: nobody does.
 	Uses Uses
+	// Journal is told of each move, on the goroutine that made it; nil: nobody is.
+	Journal func(Entry)
 
 	now   func() time.Duration
 	trace func(section int, o outcome) // of each move; nil: nobody looks

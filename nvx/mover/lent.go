@@ -71,7 +71,10 @@ type Orders struct {
 }
 
 // Figures are what the library tells of the process's memory on a device.
-type Figures struct{ Resident, Host memory.Bytes }
+type Figures struct {
+	Resident memory.Bytes `json:"resident"`
+	Host     memory.Bytes `json:"host"`
+}
 
 // Board is one device's section of the page that the process shares with the
 // daemon.

@@ -59,6 +59,7 @@ type section struct {
 	stalled time.Duration
 	waited  time.Duration // since when somebody waits for the move; 0: nobody
 	trouble error         // what last kept memory from moving
+	journal journal
 }
 
 func newSection(index int, c Config) *section {
@@ -66,6 +67,7 @@ func newSection(index int, c Config) *section {
 		index: index, memory: c.Memory, spawn: c.Go, now: c.now, trace: c.trace,
 		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
 		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums, leastLook: c.look,
+		journal: journal{write: c.Journal},
 	}
 	s.carrier.world = s
 	return s
@@ -138,6 +140,7 @@ func (s *section) turn() time.Duration {
 	}
 	switch err := s.memory.Begin(s.index); {
 	case err == nil:
+		s.journal.begin(s, want, o, f)
 		return s.move(want, n)
 	case errors.Is(err, syscall.EAGAIN): // it runs
 		d := s.prepare(o, f)
@@ -228,6 +231,7 @@ func (s *section) move(want uint32, n need) time.Duration {
 	if s.trace != nil {
 		s.trace(s.index, o)
 	}
+	s.journal.end(s, o)
 	s.stock.stale, s.vision.stale, s.vision.at = true, true, 0
 	s.board.Clean(s.clean.hashed, s.clean.spared, s.clean.wrong)
 	if o.lost {
@@ -334,6 +338,11 @@ func (s *section) account() {
 // --- the carrier's world ------------------------------------------------------
 
 func (s *section) do(step memory.Step) (err error) {
+	s.journal.spend(step.Act.String(), func() { err = s.carryOut(step) })
+	return err
+}
+
+func (s *section) carryOut(step memory.Step) (err error) {
 	switch step.Act {
 	case memory.Reserve:
 		return s.reserve(step)
@@ -371,7 +380,12 @@ func (s *section) reserve(step memory.Step) error {
 	return nil
 }
 
-func (s *section) fly(step memory.Step) error {
+func (s *section) fly(step memory.Step) (err error) {
+	s.journal.spend(step.Act.String(), func() { err = s.launch(step) })
+	return err
+}
+
+func (s *section) launch(step memory.Step) error {
 	s.pieces = s.pieces[:0]
 	var slot uint64
 	var of memory.ID
@@ -392,7 +406,12 @@ func (s *section) fly(step memory.Step) error {
 	return s.copier.start(way(step.Act), s.pieces)
 }
 
-func (s *section) await() (landing, bool) {
+func (s *section) await() (l landing, ended bool) {
+	s.journal.spend("wait", func() { l, ended = s.wait() })
+	return l, ended
+}
+
+func (s *section) wait() (landing, bool) {
 	done := s.ctx.Done()
 	if s.ctx.Err() != nil {
 		done = nil // the copies are waited for all the same

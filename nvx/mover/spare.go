@@ -90,7 +90,9 @@ func (s *section) digest(moved memory.Bytes) {
 	}
 	end := s.now() + max(s.leastLook, memory.LinkRate.Time(moved)/lookShare)
 	var err error
-	b.digests, err = s.summer.sums(b.look, b.digests, func() bool { return s.wanted() || s.now() >= end })
+	s.journal.spend("digest", func() {
+		b.digests, err = s.summer.sums(b.look, b.digests, func() bool { return s.wanted() || s.now() >= end })
+	})
 	if err == nil {
 		s.hashFailures = 0
 		return

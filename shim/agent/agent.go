@@ -115,7 +115,7 @@ func Start(host Host, cfg Config) *Agent {
 	}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	if cfg.Memory != nil {
-		c := mover.Config{Memory: cfg.Memory, Go: a.goQuietly}
+		c := mover.Config{Memory: cfg.Memory, Go: a.goQuietly, Journal: journal(cfg.MemoryLog)}
 		if cfg.Commands != nil && cfg.Knowledge != nil {
 			a.forecast = NewForecast(cfg.Commands, cfg.Knowledge)
 			c.Uses = a.forecast

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 
@@ -19,6 +20,7 @@ type Config struct {
 	// leaves it where it is.
 	MovesMemory bool
 	Memory      mover.Memory
+	MemoryLog   io.Writer // gets a line of JSON for each move; nil: nobody does
 	// Commands are the program's, as they are recorded; nil: they cannot be.
 	Commands Commands
 	// Knowledge is what is known of kernels; nil: nothing is foreseen or learnt.

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"encoding/json"
+	"io"
+	"os"
 	"sync"
 	"time"
 
@@ -20,6 +23,25 @@ const (
 	firstLook = 5 * time.Millisecond
 	lastLook  = time.Second
 )
+
+// journal writes a line for each move, with the process that it is of. What cannot be
+// written is lost.
+func journal(to io.Writer) func(mover.Entry) {
+	if to == nil {
+		return nil
+	}
+	var mu sync.Mutex // guards the encoder: devices move at once
+	lines := json.NewEncoder(to)
+	pid := os.Getpid()
+	return func(e mover.Entry) {
+		mu.Lock()
+		defer mu.Unlock()
+		_ = lines.Encode(struct {
+			PID int `json:"pid"`
+			mover.Entry
+		}{pid, e})
+	}
+}
 
 // moveMemory moves the process's memory as the daemon behind the board asks, until
 // ctx ends.

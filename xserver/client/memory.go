@@ -11,6 +11,9 @@ const (
 	// MemoryVariable is 1 where the daemon manages memory: the first allocation waits
 	// for its word.
 	MemoryVariable = "XMSCHED_MEMORY"
+	// MemoryLogVariable is a file to which each move of memory is added, a line of JSON
+	// each: what moved, and where the time went.
+	MemoryLogVariable = "XMSCHED_MEMORY_LOG"
 	// MemoryLimitVariable is what the process may allocate on a device, in bytes.
 	MemoryLimitVariable = "XMSCHED_MEMORY_LIMIT"
 )

@@ -18,6 +18,7 @@ import (
 	"unsafe"
 
 	"xmsched/shim/agent"
+	"xmsched/xserver/client"
 )
 
 // A guest does not help itself to the host's processors and memory. The agent
@@ -54,6 +55,7 @@ func xm_agent_start(h C.xm_host_ref) (code C.int) {
 	}
 	if cfg.MovesMemory {
 		cfg.Memory = memoryOf((*C.struct_xm_host)(h))
+		cfg.MemoryLog = logOf(client.MemoryLogVariable)
 	}
 	cfg.Commands = commandsOf((*C.struct_xm_host)(h))
 	cfg.Knowledge = agent.UserKnowledge(lib)

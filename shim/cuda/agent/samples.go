@@ -16,8 +16,6 @@ static int  smp_ranges(const struct xm_samples *s, struct xm_sample_range *views
 import "C"
 
 import (
-	"os"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -49,12 +47,8 @@ func learningOf(h *C.struct_xm_host, commands agent.Commands, knowledge *agent.K
 		return nil
 	}
 	var observer agent.Observer = agent.NewLearner(knowledge, commands)
-	if path := os.Getenv(client.LearnLogVariable); path != "" {
-		// It stays open: the process ends without telling us. A pipe that nobody reads is
-		// not waited for.
-		if f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND|syscall.O_NONBLOCK, 0o600); err == nil {
-			observer = agent.Logged(observer, commands, f)
-		}
+	if to := logOf(client.LearnLogVariable); to != nil {
+		observer = agent.Logged(observer, commands, to)
 	}
 	host, _ := memory.HostBudget(mover.HostMemory())
 	return &agent.Learning{
