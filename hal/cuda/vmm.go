@@ -62,8 +62,8 @@ func (d *Driver) CreateHostMem(node int, n uint64) (MemHandle, error) {
 // ReleaseMem gives the handle up; the memory goes with its last mapping.
 func (d *Driver) ReleaseMem(h MemHandle) error { return d.call(procMemRelease, uintptr(h)) }
 
-// Map maps n bytes of h at reserved addresses. Nobody may use them before
-// SetAccess.
+// Map maps h at reserved addresses. n is its whole size: for a part the driver
+// says that it is not supported. Nobody may use the addresses before SetAccess.
 func (d *Driver) Map(at abi.DevicePtr, n uint64, h MemHandle) error {
 	return d.call(procMemMap, uintptr(at), uintptr(n), 0, uintptr(h), 0)
 }

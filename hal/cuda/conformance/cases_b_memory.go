@@ -42,6 +42,7 @@ var memoryCases = []testCase{
 	story("more-pointer-attributes", morePointerAttributes),
 	memoryNullPointers,
 	memoryDuringCapture,
+	story("mapped-parts", mappedParts),
 }
 
 // region is device memory, with what it must hold.

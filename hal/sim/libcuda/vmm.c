@@ -119,6 +119,10 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t n, size_t offset, CUmemGenericAll
         return rc;
     if (!whole(n) || !p || p % SIM_GRANULE || offset || flags || !sim_physical_find(h, &m) || n > m.size)
         return CUDA_ERROR_INVALID_VALUE;
+    /* A part of a handle: the H200 says so of 2 MiB of 64 of the host's (driver 580),
+     * and a GB200 is reported to of a device's. The documentation would allow it. */
+    if (n < m.size)
+        return CUDA_ERROR_NOT_SUPPORTED;
     struct sim_request q = {.op = SIM_MAP, .a = p, .b = n, .c = offset, .d = m.id};
     rc = sim_call(&q, -1, &reply, NULL);
     if (rc)

@@ -44,7 +44,7 @@ static void refusals(void)
 {
     struct mem_prop bad;
     size_t g;
-    uint64_t h, k;
+    uint64_t h, k, of_host;
     dptr p, q;
     struct mem_access a = both_ways;
 
@@ -84,6 +84,10 @@ static void refusals(void)
     CHECK(cuMemMap(p, 2 * MB, 0, h, 0));
     k = make(&on_device, 4 * MB);
     WANT(cuMemMap(p, 4 * MB, 0, k, 0), 1); /* something is there */
+    WANT(cuMemMap(p + 2 * MB, 2 * MB, 0, k, 0), 801); /* handles go whole */
+    of_host = make(&on_host, 4 * MB);
+    WANT(cuMemMap(p + 2 * MB, 2 * MB, 0, of_host, 0), 801);
+    CHECK(cuMemRelease(of_host));
     CHECK(cuMemMap(p + 2 * MB, 4 * MB, 0, k, 0));
     WANT(cuMemUnmap(p + 2 * MB, 2 * MB), 1); /* half of one */
     WANT(cuMemUnmap(p, N), 1);               /* and of nothing */

@@ -325,11 +325,11 @@ static void mapped(void)
     WANT(figure(pinned), 8 * MIB); /* mapped still */
     CHECK(cuMemUnmap(at, 4 * MIB));
     WANT(figure(pinned), 4 * MIB);
-    CHECK(cuMemCreate(&of_host, 64 * MIB, &host, 0));
-    CHECK(cuMemMap(at, 2 * MIB, 0, of_host, 0));
+    CHECK(cuMemCreate(&of_host, 4 * MIB, &host, 0));
+    CHECK(cuMemMap(at, 4 * MIB, 0, of_host, 0));
     WANT(figure(pinned), 4 * MIB);
     CHECK(cuMemRelease(of_host));
-    CHECK(cuMemUnmap(at, 2 * MIB));
+    CHECK(cuMemUnmap(at, 4 * MIB));
     CHECK(cuMemUnmap(at + 4 * MIB, 4 * MIB));
     WANT(figure(pinned), 0);
     WANT(word(&section()->client_memory.flags) & XM_MEMORY_MAPPED, 0);
