@@ -109,7 +109,7 @@ func ParseBytes(text string) (Bytes, error) {
 type Rate float64
 
 // LinkRate is what the H200's link carries each way while both are busy
-// (PCIe 5 x16: 101.6 GB/s in sum).
+// (PCIe 5 x16: 101.6 GB/s in sum): what is taken where nothing was measured.
 const LinkRate Rate = 50.8e9
 
 // Time is how long b take; 0 for a rate that is not positive.

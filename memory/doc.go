@@ -13,6 +13,8 @@
 //     may have on the device. The sum over all tasks of what they may have and
 //     what they have never rises above the budget: a target is raised only by
 //     what others have already given up.
+//   - A [Meter] says how fast the link to the host is, which is what the planner
+//     works out times from, by what was moved over it.
 //   - A [Table] holds one task's segments on one device, and where the
 //     authoritative copy of each is.
 //   - An [Order] says which segments go first: by next use if that is known

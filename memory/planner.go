@@ -61,7 +61,8 @@ type Config struct {
 	Mode   Mode
 	// Link is what one way carries while the other is busy too; 0 is LinkRate. It
 	// is what load times are worked out from: too high a rate makes turns too
-	// short to hide a load, too low a one makes the others wait for nothing.
+	// short to hide a load, and has tasks run before their memory is there; too low a
+	// one makes the others wait for nothing. A [Meter] knows it; see SetLink.
 	Link Rate
 	// WaitCap bounds what longer turns may cost a waiting task; 0 is
 	// DefaultWaitCap.
@@ -209,8 +210,8 @@ func (p *Planner) Configure(c Config) error {
 		return fmt.Errorf("memory budget %d bytes: 0 to %s", int64(c.Budget), MaxBytes)
 	case int(c.Mode) >= len(modeNames):
 		return fmt.Errorf("memory policy %s does not exist", c.Mode)
-	case !(c.Link >= 1e6 && c.Link <= 1e13):
-		return fmt.Errorf("link of %g bytes a second: 1e6 to 1e13", float64(c.Link))
+	case !c.Link.possible():
+		return linkError(c.Link)
 	case c.WaitCap < compute.MinQuantum || c.WaitCap > time.Hour:
 		return fmt.Errorf("wait cap %v: %v to %v", c.WaitCap, compute.MinQuantum, time.Hour)
 	case c.Budget < p.pinned:
@@ -218,6 +219,22 @@ func (p *Planner) Configure(c Config) error {
 	}
 	p.config = c
 	return nil
+}
+
+// SetLink changes Config.Link alone, from the next Decide on. What is waited for by
+// then is so by the old one.
+func (p *Planner) SetLink(r Rate) error {
+	if !r.possible() {
+		return linkError(r)
+	}
+	p.config.Link = r
+	return nil
+}
+
+func (r Rate) possible() bool { return r >= 1e6 && r <= 1e13 }
+
+func linkError(r Rate) error {
+	return fmt.Errorf("link of %g bytes a second: 1e6 to 1e13", float64(r))
 }
 
 // Config returns the settings.
