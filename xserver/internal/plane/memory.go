@@ -30,6 +30,7 @@ type Card struct {
 type keeper struct {
 	cfg    Memory
 	cards  map[compute.Device]Card
+	links  map[compute.Device]*linkMeters // of those that have a sheet
 	host   hostRoom
 	ghosts map[ProcessID][]ghost
 	keys   compute.TaskID // of the planners; never used twice
@@ -49,6 +50,7 @@ type keeper struct {
 type deviceMemory struct {
 	planner *memory.Planner // nil: the budget is not known
 	own     memory.Bytes    // that the driver takes for each process
+	link    *linkMeters
 
 	claims []memory.Claim
 	of     []*section // whose they are; nil: a ghost's
@@ -91,6 +93,7 @@ type sectionMemory struct {
 	stored   board.Memory
 	clearing bool // its gate stays closed until its memory is mapped again
 	books    movement
+	timing   timing
 }
 
 // seatMemory is what a task's memory has to do with whether it runs on a device.
@@ -127,7 +130,7 @@ func (st *seat) memoryGone() bool {
 }
 
 func newKeeper(cfg Memory) *keeper {
-	return &keeper{cfg: cfg, cards: map[compute.Device]Card{}, ghosts: map[ProcessID][]ghost{}}
+	return &keeper{cfg: cfg, cards: map[compute.Device]Card{}, links: map[compute.Device]*linkMeters{}, ghosts: map[ProcessID][]ghost{}}
 }
 
 // newKey names a section for a planner.
@@ -147,7 +150,7 @@ func (k *keeper) budget(id compute.Device) (budget, own memory.Bytes, known bool
 
 // keep takes a device in.
 func (p *Plane) keep(d *device) {
-	d.mem = &deviceMemory{}
+	d.mem = &deviceMemory{link: p.mem.meters(d.id)}
 	p.fit(d)
 }
 
@@ -157,7 +160,7 @@ func (p *Plane) fit(d *device) {
 	if !known || d.mem.planner != nil {
 		return
 	}
-	planner, err := memory.NewPlanner(memory.Config{Budget: budget, Mode: p.mem.cfg.Mode})
+	planner, err := memory.NewPlanner(memory.Config{Budget: budget, Mode: p.mem.cfg.Mode, Link: d.mem.link.rate()})
 	if err != nil {
 		return // a card that cannot be is as good as none
 	}
@@ -278,6 +281,7 @@ func (p *Plane) lookAtMemory(s *section) {
 	if v.In != m.view.In || v.Out != m.view.Out || v.Resident != m.view.Resident { // what is clean goes without being copied
 		m.stop.progress(p.now)
 	}
+	p.timeMoves(s, &m.view, &v)
 	m.view = v
 	p.mem.stirred = p.now
 	if m.clearing && v.State&board.MemoryGone == 0 {

@@ -105,6 +105,15 @@ func (l *Loop) SetCards(cards map[compute.Device]Card) error {
 	})
 }
 
+// SetLinks tells what devices' links carry by their spec sheets; see Plane.SetLink.
+func (l *Loop) SetLinks(rates map[compute.Device]memory.Rate) error {
+	return l.call(func() {
+		for id, r := range rates {
+			l.plane.SetLink(id, r)
+		}
+	})
+}
+
 // SetAwaited says whether processes of before a restart may still come back.
 func (l *Loop) SetAwaited(awaited bool) error {
 	return l.call(func() { l.plane.SetAwaited(awaited) })

@@ -286,6 +286,11 @@ func (p *Plane) holdMemory(st *seat, held bool) {
 	m := &st.mem
 	m.rests = (m.rests || m.held) && !held && !st.mayGo() && st.memoryGone()
 	m.held = held
+	if !held {
+		for _, s := range st.sections {
+			s.mem.timing.out.end() // it may run now
+		}
+	}
 	late := held && st.open && st.ready > 0
 	switch {
 	case late && m.since == 0:

@@ -76,6 +76,7 @@ type DeviceMemoryState struct {
 	Name      string
 	Managed   bool         // false: the card is not known, and a budget is not given
 	Budget    memory.Bytes // that all tasks together may have
+	Link      memory.Rate  // that times are worked out from
 	Card      memory.Bytes // 0: not known
 	DriverOwn memory.Bytes // of all processes, counted for an automatic budget
 	Committed memory.Bytes // sum of what the tasks may have and have
@@ -130,7 +131,7 @@ func (p *Plane) DescribeMemory() (out MemoryState, managed bool) {
 	}
 	for _, d := range p.list {
 		m := d.mem
-		s := DeviceMemoryState{Device: d.id, Name: d.name, Card: k.cards[d.id].Bytes}
+		s := DeviceMemoryState{Device: d.id, Name: d.name, Card: k.cards[d.id].Bytes, Link: m.link.rate()}
 		if m.planner != nil {
 			s.Managed, s.Budget = true, m.planner.Config().Budget
 			s.Committed, s.Over, s.Short = m.decided.Committed, m.decided.Over, m.short

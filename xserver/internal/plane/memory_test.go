@@ -16,6 +16,7 @@ type memoryRig struct {
 	*rig
 	budget  memory.Bytes
 	tenants []*tenant
+	link    slowLink
 }
 
 func newMemoryRig(t *testing.T, budget memory.Bytes, mode memory.Mode, policy compute.Policy) *memoryRig {
@@ -34,6 +35,8 @@ type tenant struct {
 	away                        memory.Bytes // of what is on the host, mapped to nothing
 	in, out                     uint64
 	asked                       memory.Bytes
+	loads                       memory.Bytes // device memory that was made and waits for its bytes
+	wire                        memory.Bytes // that the link carried of a batch that is not there yet
 	slots, had, made            memory.Bytes // host memory that there is, was at the last look, and was made in all
 
 	// Of a program that touches a part of its memory in a turn, and another later.
@@ -132,6 +135,10 @@ func (c *tenant) hostBound() memory.Bytes {
 // keepSlots makes host memory ahead, some at a time, and gives back what is too much.
 func (c *tenant) keepSlots() {
 	there, bound := c.allocated-c.resident, c.hostBound()
+	if c.rig.link.in > 0 && !c.rig.link.pins {
+		c.slots = c.allocated // made ahead
+		return
+	}
 	if bound == memory.MaxBytes {
 		c.slots = there
 		return
@@ -152,8 +159,8 @@ func (c *tenant) tell() {
 		state |= board.MemoryGone
 	}
 	c.device.TellMemory(board.MemoryView{
-		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident),
-		Host: uint64(c.allocated - c.resident), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
+		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident + c.loads), Loading: uint64(c.loads),
+		Host: uint64(c.allocated - c.resident - c.loads), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
 		Slots: uint64(c.slots), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
 	})
 }
@@ -179,19 +186,22 @@ func (c *tenant) act(step time.Duration) {
 		c.away = 0
 	}
 	moved := false
-	batch := memory.LinkRate.Over(step).Down()
+	c.loads = 0
+	if !c.stopped() {
+		c.wire = 0
+	}
 	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy && !c.deaf {
 		switch {
 		case c.resident > target:
-			n := max(0, min(batch, c.resident-target, c.hostBound()-(c.allocated-c.resident)))
+			n := c.carries(out, step, min(c.resident-target, c.hostBound()-(c.allocated-c.resident)))
 			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), n > 0
 			c.evicted()
 		case c.resident < target && c.resident < c.allocated:
-			n := min(batch, target-c.resident, c.allocated-c.resident)
-			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), true
+			n := c.carries(in, step, min(target, c.allocated)-c.resident)
+			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), n > 0
 			c.hot = min(c.touches, c.hot+n)
 		case c.exchange() > 0: // something that is not touched soon goes for something that is
-			n := min(batch, c.exchange())
+			n := c.carries(in, step, c.exchange())
 			c.in, c.out, c.hot, moved = c.in+uint64(n), c.out+uint64(n), c.hot+n, true
 		}
 	}
