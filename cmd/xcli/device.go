@@ -37,7 +37,8 @@ func deviceCommand(o *options) *cobra.Command {
 		Use:   "device",
 		Short: "Show what preemption on this machine's GPUs can do, measured",
 		Long: `device shows the spec sheet of each GPU: what can be stopped at which level and
-how fast, time slices, copies, and what else scheduling rests on. Sheets are stored
+how fast, time slices, copies, whether freed memory, the GPU's or the host's, still
+holds what another program wrote, and what else scheduling rests on. Sheets are stored
 in the state directory ($XMSCHED_STATE, /var/lib/xmsched as root,
 ~/.local/state/xmsched). A GPU without a sheet, or with one of another driver, is
 measured first: some 15 seconds each, in which programs that use it run slower.

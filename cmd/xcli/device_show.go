@@ -151,6 +151,9 @@ func (p *page) figures() {
 		row("commands that a queue takes", "%s; bounded to any number from %d to %d", depth(q), q.BoundLowest, q.BoundHighest)
 	}
 	p.memory(m, row)
+	if m.HostIsolation == nil { // sheets of earlier versions say nothing of it
+		t.Row("freed host memory", "not measured", "")
+	}
 	for _, i := range m.Interfaces {
 		t.Row(i.Name+" rests on", i.Call+map[bool]string{true: " (public)", false: " (driver-internal)"}[i.Public], "")
 	}
@@ -180,12 +183,19 @@ func (p *page) memory(m *sheet.Measured, row func(what, format string, args ...a
 		row("second context", "%.0f ms to make, %.0f ms to end, %s of device memory", s.CreateMS, s.DestroyMS, size(s.MemoryBytes))
 	}
 	for _, i := range m.Isolation {
-		verdict := "nothing of it seen"
-		if i.Visible() {
-			verdict = fmt.Sprintf("VISIBLE: %d of its words seen", i.WordsSeen)
-		}
-		row("freed memory of "+i.Allocator, "%s: %s written by one process, %s read by the next, of %s free", verdict, size(i.WrittenBytes), size(i.ReadBytes), size(i.FreeBytes))
+		row("freed memory of "+i.Allocator, "%s", isolation(i))
 	}
+	if i := m.HostIsolation; i != nil {
+		row("freed host memory of "+i.Allocator, "%s", isolation(*i))
+	}
+}
+
+func isolation(i sheet.Isolation) string {
+	verdict := "nothing of it seen"
+	if i.Visible() {
+		verdict = fmt.Sprintf("VISIBLE: %d of its words seen", i.WordsSeen)
+	}
+	return fmt.Sprintf("%s: %s written by one process, %s read by the next, of %s free", verdict, size(i.WrittenBytes), size(i.ReadBytes), size(i.FreeBytes))
 }
 
 func (p *page) differences(s shown) {

@@ -144,3 +144,30 @@ func TestLevel3ShowsHowItIsUsed(t *testing.T) {
 		t.Errorf("shown without having been measured:\n%s", &out)
 	}
 }
+
+// TestFreedHostMemoryHasARow: what was seen in it, or that nobody has looked.
+func TestFreedHostMemoryHasARow(t *testing.T) {
+	seen := sheet.Isolation{Allocator: "cuMemCreate HOST_NUMA", WrittenBytes: 1 << 30, ReadBytes: 2 << 30, FreeBytes: 64 << 30}
+	visible := seen
+	visible.WordsSeen = 12
+	for _, c := range []struct {
+		have *sheet.Isolation
+		want []string
+	}{
+		{&seen, []string{"freed host memory of cuMemCreate HOST_NUMA", "nothing of it seen: 1 GiB written by one process, 2 GiB read by the next, of 64 GiB free", "measured"}},
+		{&visible, []string{"freed host memory of cuMemCreate HOST_NUMA", "VISIBLE: 12 of its words seen: 1 GiB written by one process, 2 GiB read by the next, of 64 GiB free", "measured"}},
+		{nil, []string{"freed host memory", "not measured"}},
+	} {
+		var out strings.Builder
+		p := page{w: &out, sheet: &sheet.Sheet{Measured: &sheet.Measured{HostIsolation: c.have}}, from: "measured"}
+		p.figures()
+		if p.err != nil {
+			t.Fatal(p.err)
+		}
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		last := regexp.MustCompile(` {2,}`).Split(strings.TrimSpace(lines[len(lines)-1]), -1)
+		if !slices.Equal(last, c.want) {
+			t.Errorf("%q, want %q", last, c.want)
+		}
+	}
+}

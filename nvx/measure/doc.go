@@ -10,7 +10,8 @@
 //
 // Worker and peer know the device through hal/cuda alone, and channel control
 // through the functions xm_channels_* that the preload library exports. They use
-// whatever is free of the device's memory up to half, and only for moments.
+// whatever is free of the device's memory up to half, of the host's up to half of
+// what moved memory could have and 2 GiB, and only for moments.
 //
 // Concurrency: Run may be called from any goroutine; two at once on one device
 // disturb each other's figures. Worker owns its process.

@@ -68,19 +68,24 @@ func (w *worker) figures(g *gpu, c *channels, p *peer) []figure {
 		return err
 	}})
 	for _, allocator := range allocators {
-		all = append(all, figure{name: "isolation of " + allocator, take: func(m *sheet.Measured) error {
-			q, err := newPeer(g.facts.UUID, w.again)
-			if err != nil {
-				return err
-			}
-			one, err := isolation(g, q, allocator)
-			if err == nil {
-				m.Isolation = append(m.Isolation, one)
-			}
-			return err
-		}})
+		all = append(all, w.isolated(g, allocator, func(m *sheet.Measured, one sheet.Isolation) { m.Isolation = append(m.Isolation, one) }))
 	}
-	return all
+	return append(all, w.isolated(g, hostAllocator, func(m *sheet.Measured, one sheet.Isolation) { m.HostIsolation = &one }))
+}
+
+// isolated looks into an allocator's memory.
+func (w *worker) isolated(g *gpu, allocator string, put func(*sheet.Measured, sheet.Isolation)) figure {
+	return figure{name: "isolation of " + allocator, take: func(m *sheet.Measured) error {
+		q, err := newPeer(g.facts.UUID, w.again)
+		if err != nil {
+			return err
+		}
+		one, err := isolation(g, q, allocator)
+		if err == nil {
+			put(m, one)
+		}
+		return err
+	}}
 }
 
 // guarded takes a figure only where level 3 has passed its probe.

@@ -8,6 +8,8 @@ import (
 
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
+	"xmsched/memory"
+	"xmsched/nvx/mover"
 	"xmsched/nvx/sheet"
 )
 
@@ -15,23 +17,52 @@ import (
 const (
 	plainAllocator  = "cuMemAlloc"
 	mappedAllocator = "cuMemCreate"
+	hostAllocator   = "cuMemCreate HOST_NUMA" // host memory, as moved memory is kept in
 )
 
+// allocators are those of device memory.
 var allocators = []string{plainAllocator, mappedAllocator}
 
 // How much is written and looked at. The reader takes at most half of what is
 // free, since others use the device too; a simulated device's memory is the
-// host's.
+// host's. Of the host's it takes less: it is pinned, at 178 us per MiB or more, in
+// which the driver holds its lock over all GPUs (h200.md).
 const (
 	chunkBytes     = 64 << 20
 	writeMost      = 4 << 30
+	writeHost      = 1 << 30
+	readHost       = 2 << 30
 	writeSimulated = 128 << 20
 	readSimulated  = 256 << 20
 	readShare      = 2 // of what is free, the part read
 	writeShare     = 8 // and the part written, at most
 )
 
-// chunk is a piece of device memory.
+// room is how much of a kind of memory is free, and how much of that is written
+// and read.
+type room struct{ free, write, read uint64 }
+
+func (g *gpu) room(allocator string) (room, error) {
+	var r room
+	if allocator == hostAllocator {
+		host := mover.HostMemory()
+		most, _ := memory.HostBudget(host) // half of what is available, or the control group's limit
+		r.free = uint64(host.Available)
+		r.write, r.read = min(writeHost, uint64(most)/writeShare), min(readHost, uint64(most)/readShare)
+	} else {
+		var err error
+		if r.free, _, err = g.driver.MemInfo(); err != nil {
+			return r, err
+		}
+		r.write, r.read = min(writeMost, r.free/writeShare), r.free/readShare
+	}
+	if g.simulated {
+		r.write, r.read = min(r.write, writeSimulated), min(r.read, readSimulated)
+	}
+	return r, nil
+}
+
+// chunk is a piece of memory that the device reads and writes.
 type chunk struct {
 	at     abi.DevicePtr
 	bytes  uint64
@@ -40,14 +71,14 @@ type chunk struct {
 }
 
 func (g *gpu) take(allocator string, bytes uint64) (chunk, error) {
-	c := chunk{bytes: bytes, mapped: allocator == mappedAllocator}
+	c := chunk{bytes: bytes, mapped: allocator != plainAllocator}
 	if !c.mapped {
 		at, err := g.driver.MemAlloc(bytes)
 		c.at = at
 		return c, err
 	}
 	var err error
-	if c.handle, err = g.driver.CreateMem(g.device, bytes); err != nil {
+	if c.handle, err = g.physical(allocator, bytes); err != nil {
 		return c, err
 	}
 	if c.at, err = g.driver.ReserveAddress(bytes); err != nil {
@@ -60,6 +91,25 @@ func (g *gpu) take(allocator string, bytes uint64) (chunk, error) {
 		return c, errors.Join(err, g.driver.FreeAddress(c.at, bytes), g.driver.ReleaseMem(c.handle))
 	}
 	return c, nil
+}
+
+// physical makes memory that can be mapped.
+func (g *gpu) physical(allocator string, bytes uint64) (cuda.MemHandle, error) {
+	if allocator != hostAllocator {
+		return g.driver.CreateMem(g.device, bytes)
+	}
+	able, err := g.device.Attribute(abi.CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED)
+	if err != nil {
+		return 0, err
+	}
+	if able == 0 {
+		return 0, errors.New("the device does not map such memory")
+	}
+	node, err := g.device.Attribute(abi.CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID)
+	if err != nil {
+		return 0, err
+	}
+	return g.driver.CreateHostMem(max(node, 0), bytes) // a machine without NUMA says -1
 }
 
 func (g *gpu) give(c chunk) error {
@@ -96,42 +146,44 @@ func (g *gpu) giveAll(chunks []chunk) error {
 	return errors.Join(errs...)
 }
 
-// leave fills memory with a pattern; the chunks are the caller's to free, or to
-// leave to the end of the process.
+// leave fills memory with a pattern, and looks whether it is there; the chunks are
+// the caller's to free, or to leave to the end of the process.
 func (g *gpu) leave(allocator string, pattern uint32) ([]chunk, error) {
-	free, _, err := g.driver.MemInfo()
+	r, err := g.room(allocator)
 	if err != nil {
 		return nil, err
 	}
-	most := uint64(writeMost)
-	if g.simulated {
-		most = writeSimulated
-	}
-	chunks, err := g.takeAll(allocator, min(most, free/writeShare))
+	chunks, err := g.takeAll(allocator, r.write)
+	var words uint64
 	for _, c := range chunks {
 		err = errors.Join(err, g.driver.MemsetD32(c.at, pattern, c.bytes/4))
+		words += c.bytes / 4
 	}
-	return chunks, errors.Join(err, g.ctx.Synchronize())
+	if err = errors.Join(err, g.ctx.Synchronize()); err != nil {
+		return chunks, err
+	}
+	seen, err := g.counted(chunks, pattern)
+	if err == nil && seen != words {
+		err = fmt.Errorf("%s: of %d words that were written %d are seen in the same memory", allocator, words, seen)
+	}
+	return chunks, err
 }
 
 // search takes memory and counts the words in it that equal the pattern.
 func (g *gpu) search(allocator string, pattern uint32) (read, free, seen uint64, err error) {
-	if free, _, err = g.driver.MemInfo(); err != nil {
+	r, err := g.room(allocator)
+	if err != nil {
 		return 0, 0, 0, err
 	}
-	most := free / readShare
-	if g.simulated {
-		most = min(most, readSimulated)
-	}
-	chunks, err := g.takeAll(allocator, most)
+	chunks, err := g.takeAll(allocator, r.read)
 	if err != nil {
-		return 0, free, 0, errors.Join(err, g.giveAll(chunks))
+		return 0, r.free, 0, errors.Join(err, g.giveAll(chunks))
 	}
 	for _, c := range chunks {
 		read += c.bytes
 	}
 	seen, err = g.counted(chunks, pattern)
-	return read, free, seen, errors.Join(err, g.giveAll(chunks))
+	return read, r.free, seen, errors.Join(err, g.giveAll(chunks))
 }
 
 func (g *gpu) counted(chunks []chunk, pattern uint32) (uint64, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -117,6 +118,7 @@ func TestMeasureOnTheSimulatedDevice(t *testing.T) {
 		"queue depth": m.Queue != nil, "copies": m.Copy != nil, "second context": m.Second != nil,
 		"remap of 2 MiB": len(m.Remap) > 0, "remap of 32 MiB": len(m.Remap) > 1,
 		"isolation of cuMemAlloc": len(m.Isolation) > 0, "isolation of cuMemCreate": len(m.Isolation) > 1,
+		"isolation of cuMemCreate HOST_NUMA": m.HostIsolation != nil,
 	}
 	for figure, taken := range there {
 		if taken == missing[figure] {
@@ -159,7 +161,11 @@ func checkFigures(t *testing.T, m *sheet.Measured) {
 	if s := m.TimeSlice; s != nil && (s.LowestUS != 1 || len(s.Tried) != len(shared) || s.Tried[0].SharePercent > s.Tried[len(shared)-1].SharePercent) {
 		t.Errorf("time slices: %+v", s)
 	}
-	for _, i := range m.Isolation {
+	isolation := m.Isolation
+	if m.HostIsolation != nil {
+		isolation = append(slices.Clone(isolation), *m.HostIsolation)
+	}
+	for _, i := range isolation {
 		if i.Visible() || i.WrittenBytes == 0 || i.ReadBytes == 0 {
 			t.Errorf("isolation: %+v", i)
 		}

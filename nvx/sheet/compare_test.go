@@ -68,6 +68,8 @@ func TestEveryFieldIsComparedOrIgnored(t *testing.T) {
 		{"measured", func(s *Sheet) { s.Measured = nil }},
 		{"measured.second_context.memory_bytes", func(s *Sheet) { s.Measured.Second.MemoryBytes *= 2 }},
 		{"measured.time_slice.lowest_us", func(s *Sheet) { s.Measured.TimeSlice.LowestUS = 100 }},
+		{"measured.host_isolation.words_seen", func(s *Sheet) { s.Measured.HostIsolation.WordsSeen = 1 }},
+		{"measured.host_isolation", func(s *Sheet) { s.Measured.HostIsolation = nil }},
 		{"measured.missing.foreground", func(s *Sheet) { s.Measured.Missing = nil }},
 		{"measured.interfaces.level 2.public", func(s *Sheet) { s.Measured.Interfaces[0].Public = false }},
 	} {

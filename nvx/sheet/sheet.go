@@ -75,9 +75,12 @@ type Measured struct {
 	Copy       *Copy       `json:"copy,omitempty"`
 	Remap      []Remap     `json:"remap,omitempty"`
 	Second     *Second     `json:"second_context,omitempty"`
-	Isolation  []Isolation `json:"isolation,omitempty"`
-	Interfaces []Interface `json:"interfaces,omitempty"`
-	Missing    []Missing   `json:"missing,omitempty"`
+	Isolation  []Isolation `json:"isolation,omitempty"` // of device memory
+	// HostIsolation is of host memory that can be mapped like a device's, as moved
+	// memory is kept in. Sheets of earlier versions lack it.
+	HostIsolation *Isolation  `json:"host_isolation,omitempty"`
+	Interfaces    []Interface `json:"interfaces,omitempty"`
+	Missing       []Missing   `json:"missing,omitempty"`
 }
 
 // Times sums up repeated measurements.
@@ -190,12 +193,13 @@ type Second struct {
 	MemoryBytes uint64  `json:"memory_bytes"`
 }
 
-// Isolation looks for what one process wrote in what the next one gets.
+// Isolation looks for what one process wrote in what the next one gets. The
+// writer has seen all of its words where it wrote them.
 type Isolation struct {
 	Allocator    string `json:"allocator"`     // the driver's call
 	WrittenBytes uint64 `json:"written_bytes"` // filled by the first process, then freed
 	ReadBytes    uint64 `json:"read_bytes"`    // allocated by the next and read before it wrote
-	FreeBytes    uint64 `json:"free_bytes"`    // how much was free then: what the reader could have got
+	FreeBytes    uint64 `json:"free_bytes"`    // how much of its kind was free then: what the reader could have got
 	WordsSeen    uint64 `json:"words_seen"`    // of the first one's words, of 4 bytes
 	ExitedToo    bool   `json:"exited_too"`    // the first process ended, too, before the second reading
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -129,6 +130,26 @@ func TestBadSheetsAreRefusedInOneLine(t *testing.T) {
 				t.Errorf("says %q, want one line with %q", text, c.says)
 			}
 		})
+	}
+}
+
+// TestSheetsOfBeforeHostIsolationAreRead: they lack it, and nothing else.
+func TestSheetsOfBeforeHostIsolationAreRead(t *testing.T) {
+	now, err := sample().Encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := regexp.MustCompile(`(?s)\s*"host_isolation": \{.*?\},`).ReplaceAll(now, nil)
+	if len(before) == len(now) {
+		t.Fatal("the sample has no host_isolation")
+	}
+	s, err := Decode(before)
+	if err != nil || s.Measured == nil || s.Measured.HostIsolation != nil {
+		t.Fatalf("%+v, %v", s, err)
+	}
+	want := []Difference{{Field: "measured.host_isolation", Before: absent, After: "there"}}
+	if diff := cmp.Diff(want, Compare(s, sample())); diff != "" {
+		t.Errorf("-want +have:\n%s", diff)
 	}
 }
 
