@@ -1,12 +1,12 @@
 package memory
 
 // DeviceBudget is what managed memory may take of a card: all of it but what
-// the driver owns (contexts, modules, local memory), and a reserve of 2 %, at
-// least 2 GiB, for what the driver will still want. On a card too small for that
-// it is 0.
+// the driver owns (contexts, modules, local memory), and a reserve for what the
+// driver will still want: 2 %, at least 2 GiB, but of a card below 16 GiB an
+// eighth, since the driver takes less there and more would be left for nobody.
 func DeviceBudget(card, driver Bytes) Bytes {
 	card, driver = within(card, MaxBytes), within(driver, MaxBytes)
-	return max(0, card-max(2*GiB, card/50)-driver).Down()
+	return max(0, card-max(min(2*GiB, card/8), card/50)-driver).Down()
 }
 
 // HostFigures are what is known of a host's memory. Our pool's pages are pinned,

@@ -187,6 +187,24 @@ func TestCase24KilledInMidMove(t *testing.T) {
 	})
 }
 
+// TestAutomaticBudgetOfASmallCard has a budget follow from the card that the probe found:
+// all but an eighth of the simulated one's gibibyte, which programs then have.
+func TestAutomaticBudgetOfASmallCard(t *testing.T) {
+	w, _ := memoryWorld(t, "auto")
+	p := w.passes("p", 8, 10000)
+	p.progress()
+	eventually(t, "the budget of a card of 1 GiB", func() bool {
+		m := w.memory()
+		return len(m.Devices) == 1 && m.Devices[0].Budget == 896<<20
+	})
+	eventually(t, "the program's memory on the device", func() bool {
+		m := w.memory()
+		return len(m.Processes) == 1 && m.Processes[0].Resident >= 256<<20
+	})
+	p.enough()
+	p.right()
+}
+
 // TestCase31MemoryWithoutTheDaemon kills the daemon while two programs take turns that
 // do not fit together: they go on, and when it is back it knows what they have.
 func TestCase31MemoryWithoutTheDaemon(t *testing.T) {
