@@ -57,7 +57,7 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
 	var watchers sync.WaitGroup
-	watchers.Add(3)
+	watchers.Add(2)
 	e.config.Go(func() {
 		defer watchers.Done()
 		watch(ctx, s, b.WaitOrders, func() uint32 { want, _ := b.Orders(); return want })
@@ -65,10 +65,6 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 	e.config.Go(func() {
 		defer watchers.Done()
 		watch(ctx, s, b.WaitHolds, b.Holds)
-	})
-	e.config.Go(func() {
-		defer watchers.Done()
-		watch(ctx, s, b.WaitFreed, b.Freed)
 	})
 	e.config.Go(func() { watchers.Wait(); close(watched) })
 	defer func() {

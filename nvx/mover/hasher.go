@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
-	"time"
 
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
@@ -17,9 +16,9 @@ import (
 const (
 	unitsOfPiece = int(memory.PieceBytes / kernels.DigestUnit)
 	// A launch takes at least leastUnits and at most mostUnits, as far as they take about a
-	// millisecond: whoever waits for the process waits for no more than that.
+	// millisecond: whoever waits for the process waits for little more than that.
 	leastUnits = unitsOfPiece
-	mostUnits  = int(memory.GiB / kernels.DigestUnit)
+	mostUnits  = int(4 * memory.GiB / kernels.DigestUnit)
 	// digestBlocks fill any device that there is.
 	digestBlocks = 132 * 8
 )
@@ -29,6 +28,7 @@ const (
 type hasher struct {
 	driver *cuda.Driver
 	stream cuda.Stream
+	begun  cuda.Event
 	done   cuda.Event
 	kernel cuda.Function
 	key    abi.DevicePtr
@@ -71,8 +71,10 @@ func (h *hasher) open(key []byte) (err error) {
 	if h.stream, err = h.driver.NewStream(uint32(abi.CU_STREAM_NON_BLOCKING)); err != nil {
 		return err
 	}
-	if h.done, err = h.driver.NewEvent(uint32(abi.CU_EVENT_BLOCKING_SYNC | abi.CU_EVENT_DISABLE_TIMING)); err != nil {
-		return err
+	for _, e := range []*cuda.Event{&h.begun, &h.done} {
+		if *e, err = h.driver.NewEvent(uint32(abi.CU_EVENT_BLOCKING_SYNC)); err != nil {
+			return err
+		}
 	}
 	if h.key, err = h.driver.MemAlloc(uint64(len(key))); err != nil {
 		return err
@@ -94,8 +96,10 @@ func (h *hasher) release() (err error) {
 	if h.key != 0 {
 		err = errors.Join(err, h.driver.MemFree(h.key))
 	}
-	if h.done.Handle != 0 {
-		err = errors.Join(err, h.done.Destroy())
+	for _, e := range []cuda.Event{h.begun, h.done} {
+		if e.Handle != 0 {
+			err = errors.Join(err, e.Destroy())
+		}
 	}
 	if h.stream.Handle != 0 {
 		err = errors.Join(err, h.stream.Destroy())
@@ -145,6 +149,9 @@ func (h *hasher) launch(n int) error {
 		return err
 	}
 	grid, block := [3]uint32{uint32(min(n, digestBlocks)), 1, 1}, [3]uint32{kernels.DigestThreads, 1, 1}
+	if err := h.begun.Record(h.stream); err != nil {
+		return err
+	}
 	if err := h.driver.Launch(h.kernel, grid, block, 0, h.stream, args); err != nil {
 		return err
 	}
@@ -167,11 +174,13 @@ func (h *hasher) sums(list []memory.Segment, into []digest, stop func() bool) ([
 			}
 			units += more
 		}
-		began := time.Now()
-		if err := h.launch(units); err != nil {
+		err := h.launch(units)
+		if err == nil {
+			err = h.pace()
+		}
+		if err != nil {
 			return into, fmt.Errorf("digests of %d segments: %w", n, err)
 		}
-		h.pace(time.Since(began))
 		at := 0
 		for _, s := range list[:n] {
 			more := int(s.Bytes / kernels.DigestUnit)
@@ -183,14 +192,19 @@ func (h *hasher) sums(list []memory.Segment, into []digest, stop func() bool) ([
 	return into, nil
 }
 
-// pace has a launch take about a millisecond.
-func (h *hasher) pace(took time.Duration) {
+// pace has a launch take about a millisecond of the device. What it waits for its turn
+// beside others' work is not counted: that is as long for a large one.
+func (h *hasher) pace() error {
+	took, err := h.done.Elapsed(h.begun)
 	switch {
-	case took < 500*time.Microsecond:
+	case err != nil:
+		return err
+	case took < 0.5:
 		h.units = min(2*h.units, mostUnits)
-	case took > 2*time.Millisecond:
+	case took > 2:
 		h.units = max(h.units/2, leastUnits)
 	}
+	return nil
 }
 
 // sum is the digest of n units' digests, from the one at on: a sum over their words,

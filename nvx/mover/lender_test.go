@@ -354,7 +354,6 @@ type page struct {
 	rings   int
 	stalled time.Duration
 	open    bool
-	freed   uint32
 
 	working, exchange     memory.Bytes
 	hashed, spared, wrong memory.Bytes
@@ -402,14 +401,6 @@ func (p *page) WaitOrders(old uint32, _ time.Duration) { p.wait(&p.want, old) }
 func (p *page) WaitHolds(old uint32, _ time.Duration)  { p.wait(&p.holds, old) }
 func (p *page) Wake()                                  { p.change(func() { p.wakes++ }) }
 func (p *page) Figures() Figures                       { return p.lender.figures() }
-
-func (p *page) WaitFreed(old uint32, _ time.Duration) { p.wait(&p.freed, old) }
-
-func (p *page) Freed() uint32 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.freed
-}
 
 func (p *page) Foreseen(working, exchange memory.Bytes) {
 	p.change(func() { p.working, p.exchange = working, exchange })

@@ -88,15 +88,13 @@ type Board interface {
 	// WaitHolds is as WaitOrders.
 	Holds() uint32
 	WaitHolds(old uint32, limit time.Duration)
-	// Freed is how often what is resident fell without a move; WaitFreed is as WaitOrders.
-	Freed() uint32
-	WaitFreed(old uint32, limit time.Duration)
 	// Wake ends all waits in this process.
 	Wake()
 	Figures() Figures
 	// Open says whether the process would run if it were not for us.
 	Open() bool
-	// Done says that the answer of that number was carried out, as far as it could be.
+	// Done says that the answer of that number was taken note of: nothing that an older one
+	// allowed is under way.
 	Done(want uint32)
 	// Stalled tells for how long in all the process stood still for us.
 	Stalled(total time.Duration)

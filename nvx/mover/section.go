@@ -54,7 +54,7 @@ type section struct {
 	looked       bool // at what goes out in this move
 	haste        haste
 
-	told    uint32 // the answer that was last told as carried out
+	told    uint32 // the answer that was last told as taken note of
 	tries   int    // in a row that failed or were refused
 	stalled time.Duration
 	waited  time.Duration // since when somebody waits for the move; 0: nobody
@@ -127,9 +127,9 @@ func (s *section) turn() time.Duration {
 	if n == nothing && s.vision.exchange > 0 {
 		n = swap
 	}
-	if n != goOut {
-		s.tell(want) // nothing that an older answer allowed is under way
-	}
+	// Nothing that an older answer allowed is under way. Of one that takes memory back the
+	// daemon is told before all of it is gone, so that what is gone by then is others' at once.
+	s.tell(want)
 	if n == nothing {
 		s.tries = 0
 		return s.prepare(o, f)
@@ -141,7 +141,7 @@ func (s *section) turn() time.Duration {
 	switch err := s.memory.Begin(s.index); {
 	case err == nil:
 		s.journal.begin(s, want, o, f)
-		return s.move(want, n)
+		return s.move(n)
 	case errors.Is(err, syscall.EAGAIN): // it runs
 		d := s.prepare(o, f)
 		if o.Drained && d < 0 {
@@ -208,7 +208,7 @@ func (s *section) prepare(o Orders, f Figures) time.Duration {
 
 // move carries out a plan for what is asked for now. Precondition: Begin
 // succeeded.
-func (s *section) move(want uint32, n need) time.Duration {
+func (s *section) move(n need) time.Duration {
 	began := s.now()
 	s.waited = 0
 	if s.board.Open() {
@@ -236,9 +236,6 @@ func (s *section) move(want uint32, n need) time.Duration {
 	s.board.Clean(s.clean.hashed, s.clean.spared, s.clean.wrong)
 	if o.lost {
 		return never
-	}
-	if n == goOut {
-		s.tell(want)
 	}
 	if n == swap && o.In == 0 {
 		s.vision.barren = s.now() + latest

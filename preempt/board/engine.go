@@ -18,18 +18,6 @@ func (d Device) WaitDidWish(old uint32, limit time.Duration) error {
 // WakeDidWish wakes whoever sleeps on that word.
 func (d Device) WakeDidWish() { wakeAll(&d.s.Client.Did) }
 
-// MemoryFreed is how often the process's resident memory fell without a move.
-func (d Device) MemoryFreed() uint32 { return atomic.LoadUint32(&d.more.Library.Freed) }
-
-// WaitMemoryFreed sleeps while that number is old, at most for limit. It may return
-// early; the caller looks again.
-func (d Device) WaitMemoryFreed(old uint32, limit time.Duration) error {
-	return waitWhile(&d.more.Library.Freed, old, limit)
-}
-
-// WakeMemoryFreed wakes whoever sleeps on that number.
-func (d Device) WakeMemoryFreed() { wakeAll(&d.more.Library.Freed) }
-
 // SetMemoryForeseen says how many bytes the process's next turn touches, 0 for not
 // known, and how many a short stop would exchange for others. The caller rings the
 // eventfd afterwards.

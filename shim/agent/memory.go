@@ -93,15 +93,10 @@ func (l memoryLines) Orders() (uint32, mover.Orders) {
 func (l memoryLines) WaitOrders(old uint32, limit time.Duration) { _ = l.device.WaitMemory(old, limit) }
 func (l memoryLines) Holds() uint32                              { return l.device.DidWish() }
 func (l memoryLines) WaitHolds(old uint32, limit time.Duration)  { _ = l.device.WaitDidWish(old, limit) }
-func (l memoryLines) Freed() uint32                              { return l.device.MemoryFreed() }
-func (l memoryLines) WaitFreed(old uint32, limit time.Duration) {
-	_ = l.device.WaitMemoryFreed(old, limit)
-}
 
 func (l memoryLines) Wake() {
 	l.device.WakeMemory()
 	l.device.WakeDidWish()
-	l.device.WakeMemoryFreed()
 }
 
 func (l memoryLines) Figures() mover.Figures {
