@@ -6,10 +6,11 @@ import (
 )
 
 const (
-	// LeastLink is the slowest link that is believed: a lane of PCIe 3. What is slower
-	// is a device that somebody stopped, or a claim. Every wait for memory ends by
-	// arithmetic on the rate, so it has to have an end itself.
-	LeastLink Rate = 1e9
+	// LeastLink is the slowest link that is believed: a lane of PCIe 1, and a simulated
+	// device on a machine of two busy cores (0.2 to 0.7 GB/s). What is slower is a device
+	// that somebody stopped, or a claim. Waits for memory end by arithmetic on the rate,
+	// so it has to have an end itself.
+	LeastLink Rate = 0.25e9
 	// MostLink is the fastest: above any between a host and a device.
 	MostLink Rate = 1e12
 
@@ -20,7 +21,7 @@ const (
 	// sampleCount is how many samples count, the latest; fewSamples are too few to go
 	// by. At 50 GB/s they are 16 GiB.
 	sampleCount, fewSamples = 16, 5
-	// Of so many samples one may be too fast.
+	// strayPart: one in so many may be too fast.
 	strayPart = 4
 	// rateStep is by what part of itself a rate has to be wrong before another is
 	// given out: turns change their length with it.
@@ -113,7 +114,7 @@ func (m *Meter) most() Rate {
 	return max(LeastLink, min(m.sheet, MostLink))
 }
 
-// quartile is the highest of the samples but for those that may be too fast.
+// quartile is the highest of the samples but for a quarter, which may be too fast.
 func (m *Meter) quartile() Rate {
 	n := min(m.count, sampleCount)
 	sorted := m.samples

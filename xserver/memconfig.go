@@ -4,6 +4,7 @@ import (
 	"sync"
 	"time"
 
+	"xmsched/compute"
 	mem "xmsched/memory"
 	"xmsched/xserver/internal/journal"
 	"xmsched/xserver/internal/peer"
@@ -50,7 +51,9 @@ type managed struct {
 	awaited map[journal.Key]bool // protected by mu: attached before the restart, and not back
 	awaits  bool                 // the data plane was told to wait; the keeper's
 	cards   map[string]bool      // devices whose card is known; the keeper's
-	host    hostFiles
+	// What links carry, by their sheets and as the data plane knows it; the keeper's.
+	sheetLinks, links map[compute.Device]mem.Rate
+	host              hostFiles
 }
 
 // aliveKey says whether the process of a key lives.

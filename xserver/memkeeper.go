@@ -31,6 +31,7 @@ func (s *Server) keepMemory() {
 		if n%int(hostEvery/memoryTick) == 0 {
 			s.tellHost()
 			s.tellCards()
+			s.tellLinks()
 		}
 		s.awaitReturn()
 		select {
