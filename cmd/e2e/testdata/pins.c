@@ -1,5 +1,5 @@
 /*
- * A program with memory of each kind that cannot be moved: of a pool, unified, and mapped
+ * A program with memory of a pool, which can be moved, and of kinds that cannot: unified, and mapped
  * by itself. It says "pinned", and frees it all at SIGUSR1; "free", and ends at the next.
  *
  *   pins MIB-OF-POOL MIB-UNIFIED MIB-MAPPED

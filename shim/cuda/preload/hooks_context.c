@@ -7,6 +7,7 @@
 #include "ioctl.h"
 #include "kernels.h"
 #include "mem_count.h"
+#include "mem_pool_synced.h"
 #include "record.h"
 #include "sample.h"
 #include "wait.h"
@@ -180,7 +181,7 @@ CUresult cuCtxSynchronize(void)
     xm_wait_begins();
     result = XM_DRIVER(cuCtxSynchronize)();
     if (result == CUDA_SUCCESS)
-        xm_synced_context();
+        xm_synced_context(), xm_pools_synced();
     return result;
 }
 
@@ -198,5 +199,6 @@ CUresult cuCtxSynchronize_v2(CUcontext ctx)
         xm_synced_context();
     else
         xm_synced_event();
+    xm_pools_synced();
     return result;
 }

@@ -22,66 +22,6 @@ CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytes, unsigned int flags)
     return xm_site_made(r, dptr, bytes);
 }
 
-/* ---- pools: commands of a stream, so nothing is asked twice ---- */
-
-#define FROM_POOL(stream, flags, call)                                             \
-    CUcontext context;                                                             \
-    struct xm_mem *m = xm_memory_here(&context);                                   \
-    CUresult r = xm_count_before(m, bytesize);                                     \
-                                                                                   \
-    if (r != CUDA_SUCCESS)                                                         \
-        return r;                                                                  \
-    xm_admit(stream, flags);                                                       \
-    r = xm_done(call);                                                             \
-    if (r == CUDA_SUCCESS && m)                                                    \
-        xm_count_made(m, context, XM_COUNT_POOL, *dptr, bytesize);                 \
-    if (r == CUDA_SUCCESS)                                                         \
-        xm_range_came(stream, flags, *dptr, bytesize, XM_COMMAND_POOL);            \
-    return xm_site_made(r, dptr, bytesize)
-
-CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
-{
-    FROM_POOL(stream, 0, XM_DRIVER(cuMemAllocAsync)(dptr, bytesize, stream));
-}
-
-CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
-{
-    FROM_POOL(stream, XM_PTDS, XM_DRIVER(cuMemAllocAsync_ptsz)(dptr, bytesize, stream));
-}
-
-CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
-{
-    FROM_POOL(stream, 0, XM_DRIVER(cuMemAllocFromPoolAsync)(dptr, bytesize, pool, stream));
-}
-
-CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
-{
-    FROM_POOL(stream, XM_PTDS, XM_DRIVER(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, stream));
-}
-
-static CUresult given_back(CUresult result, CUdeviceptr dptr)
-{
-    if (result == CUDA_SUCCESS)
-        xm_count_gone(dptr);
-    return result;
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
-{
-    XM_SITE(free, dptr, 0, 0);
-    xm_admit(stream, 0);
-    xm_range_goes(stream, 0, dptr, 0);
-    return xm_range_gone(given_back(xm_done(XM_DRIVER(cuMemFreeAsync)(dptr, stream)), dptr), dptr, 0);
-}
-
-CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
-{
-    XM_SITE(free, dptr, 0, 0);
-    xm_admit(stream, XM_PTDS);
-    xm_range_goes(stream, XM_PTDS, dptr, 0);
-    return xm_range_gone(given_back(xm_done(XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream)), dptr), dptr, 0);
-}
-
 /* ---- what the program maps itself ---- */
 
 /* Memory of the host is none of the device's, wherever it is mapped. */
@@ -223,6 +163,13 @@ CUresult cuArray3DCreate_v2(CUarray *array, const CUDA_ARRAY3D_DESCRIPTOR *d)
 CUresult cuMipmappedArrayCreate(CUmipmappedArray *array, const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned levels)
 {
     ARRAY(deep_bytes(d) / 3 * 4, XM_DRIVER(cuMipmappedArrayCreate)(array, d, levels));
+}
+
+static CUresult given_back(CUresult result, uint64_t key)
+{
+    if (result == CUDA_SUCCESS)
+        xm_count_gone(key);
+    return result;
 }
 
 CUresult cuArrayDestroy(CUarray array)

@@ -4,6 +4,7 @@
 #include "hooks.h"
 #include "kernels.h"
 #include "mem_count.h"
+#include "mem_pool_synced.h"
 #include "mem_touch.h"
 #include "probes.h"
 #include "record.h"
@@ -111,7 +112,7 @@ CUresult cuEventSynchronize(CUevent hEvent)
     xm_wait_begins();
     result = XM_DRIVER(cuEventSynchronize)(hEvent);
     if (result == CUDA_SUCCESS)
-        xm_synced_event();
+        xm_synced_event(), xm_pools_synced();
     return result;
 }
 
@@ -2518,12 +2519,14 @@ CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int 
 
 CUresult cuStreamDestroy(CUstream hStream)
 {
+    xm_pools_stream_gone(hStream);
     xm_stream_gone(hStream, 0);
     return XM_DRIVER(cuStreamDestroy)(hStream);
 }
 
 CUresult cuStreamDestroy_v2(CUstream hStream)
 {
+    xm_pools_stream_gone(hStream);
     xm_stream_gone(hStream, 0);
     return XM_DRIVER(cuStreamDestroy_v2)(hStream);
 }
@@ -2557,7 +2560,7 @@ CUresult cuStreamSynchronize(CUstream hStream)
     xm_wait_begins();
     result = XM_DRIVER(cuStreamSynchronize)(hStream);
     if (result == CUDA_SUCCESS)
-        xm_synced_stream(hStream, 0);
+        xm_synced_stream(hStream, 0), xm_pools_synced();
     return result;
 }
 
@@ -2568,7 +2571,7 @@ CUresult cuStreamSynchronize_ptsz(CUstream hStream)
     xm_wait_begins();
     result = XM_DRIVER(cuStreamSynchronize_ptsz)(hStream);
     if (result == CUDA_SUCCESS)
-        xm_synced_stream(hStream, XM_PTDS);
+        xm_synced_stream(hStream, XM_PTDS), xm_pools_synced();
     return result;
 }
 

@@ -5,6 +5,7 @@
 #include "hooks.h"
 #include "mem.h"
 #include "mem_count.h"
+#include "mem_pool.h"
 #include "mem_touch.h"
 #include "mem_truth.h"
 #include "memory_here.h"
@@ -21,9 +22,7 @@
 /* More than there is: the driver refuses, after it has looked whether a capture forbids it. */
 #define TOO_MUCH ((size_t)1 << 62)
 
-/* A capture of this or, in its mode, of another thread may forbid allocating: the
- * driver knows, and marks the capture as spoilt. */
-static CUresult forbidden(void)
+CUresult xm_door_forbidden(void)
 {
     CUdeviceptr none = 0;
     CUresult r;
@@ -42,13 +41,15 @@ static CUresult allocate(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr,
     *dptr = 0;
     if (!bytes)
         return CUDA_ERROR_INVALID_VALUE;
-    r = forbidden();
+    r = xm_door_forbidden();
     if (r)
         return r;
     me = xm_enter();
     if (!me)
         return XM_DRIVER(cuMemAlloc_v2)(dptr, bytes);
     r = xm_mem_allocate(m, context, bytes, dptr);
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && xm_pools_release(m))
+        r = xm_mem_allocate(m, context, bytes, dptr);
     xm_leave(me);
     return r;
 }
@@ -130,6 +131,19 @@ CUresult cuMemFree(CUdeviceptr_v1 dptr)
     return result;
 }
 
+/* Memory of a pool that is freed so is waited for by nobody, as by the driver (recorded on an H200, hal/cuda). */
+static void free_of_pool(CUdeviceptr dptr, CUresult *result)
+{
+    struct xm_thread *me;
+
+    *result = xm_door_forbidden();
+    if (*result || !(me = xm_enter()))
+        return;
+    *result = xm_pool_free_now(dptr);
+    xm_pools_settle();
+    xm_leave(me);
+}
+
 /* False: it is for the driver. */
 static bool free_ours(CUdeviceptr dptr, CUresult *result)
 {
@@ -144,6 +158,8 @@ static bool free_ours(CUdeviceptr dptr, CUresult *result)
     xm_leave(me);
     if (!ours)
         return false;
+    if (!context)
+        return free_of_pool(dptr, result), true;
     *result = xm_mem_wait(context);
     if (*result || !(me = xm_enter()))
         return true;
@@ -338,6 +354,8 @@ CUresult cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr dptr)
 
     if (!ours(dptr, &r))
         return XM_DRIVER(cuIpcGetMemHandle)(handle, dptr);
+    if (r.pool)
+        return CUDA_ERROR_INVALID_VALUE; /* as of any pool's */
     xm_uncovered("cuIpcGetMemHandle");
     xm_count_say_ipc();
     return CUDA_ERROR_NOT_SUPPORTED;

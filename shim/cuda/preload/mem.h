@@ -66,29 +66,39 @@ struct xm_block {
 	uint32_t rank;
 	struct xm_block *before, *behind;  /* neighbours in the arena */
 	struct xm_block *free_prev, *free_next;
+	struct xm_shelf *shelf; /* of a pool, and free: where it lies (mem_pool.h) */
+	struct xm_order *order; /* freed behind what that stream does, not of a pool: not given back yet */
+	uint64_t place;         /* in its shelf's stream, or that one, from which on it is free */
 };
 
-#define XM_BINS 72u
+#define XM_BINS 152u /* up to 2^47 bytes */
+
+/* Free pieces by size. */
+struct xm_bins {
+	struct xm_block *of[XM_BINS];
+};
 
 /* Small allocations of one context. */
 struct xm_arena {
 	struct xm_arena *next;
 	CUcontext context;
 	uint64_t bytes; /* of its ranges */
-	struct xm_block *bins[XM_BINS]; /* free pieces by size (mem_arena.c) */
+	struct xm_bins bins;
 };
 
 /* An address range of its own. */
 struct xm_range {
 	struct xm_range *prev, *next; /* of the device, by number */
 	struct xm_mem *mem;
-	CUcontext context; /* NULL: in the cache */
+	CUcontext context; /* NULL: in the cache, or a pool's */
 	CUdeviceptr at;
 	uint64_t bytes;
 	uint64_t number;
 	uint64_t used_at;      /* ns of the last command known to name it */
 	struct xm_seg *segs;
-	struct xm_arena *arena; /* NULL: one allocation */
+	struct xm_arena *arena; /* NULL: one allocation, or a pool's */
+	struct xm_pool *pool;   /* whose it is; it belongs to no context then */
+	struct xm_range *sibling; /* the pool's next */
 	struct xm_block *blocks; /* the first: by address */
 };
 
@@ -230,6 +240,16 @@ XM_INTERNAL bool xm_cache_flush(struct xm_mem *m);
 
 /* --- mem_arena.c: xm_mem_lock held ------------------------------------------ */
 
+XM_INTERNAL void xm_bins_put(struct xm_bins *bins, struct xm_block *b);
+XM_INTERNAL void xm_bins_take(struct xm_bins *bins, struct xm_block *b);
+/* A free piece of at least that size; it stays where it is. */
+XM_INTERNAL struct xm_block *xm_bins_find(const struct xm_bins *bins, uint64_t room);
+/* Cuts a piece, which is in no bin, down to so much; the rest, NULL: there is none, or no memory for its
+ * record, and the piece is as it was. */
+XM_INTERNAL struct xm_block *xm_block_cut(struct xm_block *b, uint64_t room);
+/* b and the piece behind it, which is in no bin, become b. */
+XM_INTERNAL void xm_block_merge(struct xm_block *b);
+
 XM_INTERNAL struct xm_arena *xm_arena_of(struct xm_mem *m, CUcontext context);
 XM_INTERNAL struct xm_block *xm_arena_take(struct xm_arena *a, uint64_t room);
 XM_INTERNAL bool xm_arena_add(struct xm_arena *a, struct xm_range *r);
@@ -241,11 +261,14 @@ XM_INTERNAL void xm_arena_forget(struct xm_mem *m, CUcontext context);
 /* --- mem_alloc.c ------------------------------------------------------------ */
 
 XM_INTERNAL CUresult xm_mem_allocate(struct xm_mem *m, CUcontext context, uint64_t asked, CUdeviceptr *out);
-/* The device and context of the allocation that holds the address; false: it is none of ours. */
+/* The device and context (NULL: it is a pool's) of the allocation that holds the address; false: it is none of ours. */
 XM_INTERNAL bool xm_mem_owner(CUdeviceptr at, struct xm_mem **m, CUcontext *context);
 /* Waits as the driver's cuMemFree does, and says what it says. No lock held, and the thread is not inside. */
 XM_INTERNAL CUresult xm_mem_wait(CUcontext context);
-/* After that. */
+/* The allocation, which is out of the tree, is given back; what is to be ended with it, or NULL. xm_mem_lock held, and
+ * the move lock. */
+XM_INTERNAL struct xm_range *xm_block_give(struct xm_block *b);
+/* After that; not of a pool. */
 XM_INTERNAL CUresult xm_mem_free(struct xm_mem *m, CUdeviceptr at);
 XM_INTERNAL void xm_mem_context_ended(CUcontext context);
 
@@ -254,6 +277,8 @@ XM_INTERNAL void xm_mem_context_ended(CUcontext context);
 /* For ourselves. An engine that does not let go for 1 s loses the lock. */
 XM_INTERNAL void xm_move_take(struct xm_mem *m);
 XM_INTERNAL void xm_move_give(struct xm_mem *m);
+/* False: somebody has it, and nothing was waited for. */
+XM_INTERNAL bool xm_move_try(struct xm_mem *m);
 
 /* For the engine: struct xm_memory's begin, end and wanted. */
 XM_INTERNAL int xm_move_begin(uint32_t section);

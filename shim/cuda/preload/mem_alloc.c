@@ -149,22 +149,27 @@ bool xm_mem_owner(CUdeviceptr at, struct xm_mem **m, CUcontext *context)
 	return b != NULL;
 }
 
+struct xm_range *xm_block_give(struct xm_block *b)
+{
+	struct xm_range *r = b->range;
+
+	if (r->arena && !xm_arena_give(b))
+		return NULL;
+	xm_range_unlist(r);
+	return r;
+}
+
 /* Takes the allocation out of the table; *range: what is to be ended with it. xm_mem_lock held. */
 static bool take(CUdeviceptr at, struct xm_range **range)
 {
 	struct xm_block *b = xm_block_at(at);
-	struct xm_range *r;
 
 	*range = NULL;
-	if (!b || b->at != at)
+	if (!b || b->at != at || b->range->pool)
 		return false;
-	r = b->range;
 	xm_block_take(b);
-	account(r->mem, b->asked, false);
-	if (!r->arena || xm_arena_give(b)) {
-		xm_range_unlist(r);
-		*range = r;
-	}
+	account(b->range->mem, b->asked, false);
+	*range = xm_block_give(b);
 	return true;
 }
 

@@ -34,9 +34,9 @@ static unsigned bin_of(uint64_t room)
 	return log < 2 ? (unsigned)units - 1 : 4 * (log - 1) - 1 + (unsigned)(units >> (log - 2) & 3);
 }
 
-static void put(struct xm_arena *a, struct xm_block *b)
+void xm_bins_put(struct xm_bins *bins, struct xm_block *b)
 {
-	struct xm_block **bin = &a->bins[bin_of(b->room)];
+	struct xm_block **bin = &bins->of[bin_of(b->room)];
 
 	b->asked = 0;
 	b->free_prev = NULL;
@@ -46,45 +46,53 @@ static void put(struct xm_arena *a, struct xm_block *b)
 	*bin = b;
 }
 
-static void take_out(struct xm_arena *a, struct xm_block *b)
+void xm_bins_take(struct xm_bins *bins, struct xm_block *b)
 {
-	*(b->free_prev ? &b->free_prev->free_next : &a->bins[bin_of(b->room)]) = b->free_next;
+	*(b->free_prev ? &b->free_prev->free_next : &bins->of[bin_of(b->room)]) = b->free_next;
 	if (b->free_next)
 		b->free_next->free_prev = b->free_prev;
 	b->free_prev = b->free_next = NULL;
 }
 
 /* Pieces of the bin itself may be too small; those of any later one are not. */
-static struct xm_block *find(struct xm_arena *a, uint64_t room)
+struct xm_block *xm_bins_find(const struct xm_bins *bins, uint64_t room)
 {
 	unsigned bin = bin_of(room);
 
-	for (struct xm_block *b = a->bins[bin]; b; b = b->free_next)
+	for (struct xm_block *b = bins->of[bin]; b; b = b->free_next)
 		if (b->room >= room)
 			return b;
 	for (bin++; bin < XM_BINS; bin++)
-		if (a->bins[bin])
-			return a->bins[bin];
+		if (bins->of[bin])
+			return bins->of[bin];
 	return NULL;
+}
+
+struct xm_block *xm_block_cut(struct xm_block *b, uint64_t room)
+{
+	struct xm_block *rest = b->room > room ? xm_block_new(b->range, b->at + room, b->room - room) : NULL;
+
+	if (!rest)
+		return NULL;
+	rest->before = b;
+	rest->behind = b->behind;
+	if (rest->behind)
+		rest->behind->before = rest;
+	b->behind = rest;
+	b->room = room;
+	return rest;
 }
 
 struct xm_block *xm_arena_take(struct xm_arena *a, uint64_t room)
 {
-	struct xm_block *b = find(a, room), *rest;
+	struct xm_block *b = xm_bins_find(&a->bins, room), *rest;
 
 	if (!b)
 		return NULL;
-	take_out(a, b);
-	rest = b->room > room ? xm_block_new(b->range, b->at + room, b->room - room) : NULL;
-	if (rest) { /* without memory for the record the block is larger than need be */
-		rest->before = b;
-		rest->behind = b->behind;
-		if (rest->behind)
-			rest->behind->before = rest;
-		b->behind = rest;
-		b->room = room;
-		put(a, rest);
-	}
+	xm_bins_take(&a->bins, b);
+	rest = xm_block_cut(b, room);
+	if (rest) /* without memory for the record the block is larger than need be */
+		xm_bins_put(&a->bins, rest);
 	return b;
 }
 
@@ -95,12 +103,11 @@ bool xm_arena_add(struct xm_arena *a, struct xm_range *r)
 		return false;
 	r->arena = a;
 	a->bytes += r->bytes;
-	put(a, r->blocks);
+	xm_bins_put(&a->bins, r->blocks);
 	return true;
 }
 
-/* b and the piece behind it become b. */
-static void merge(struct xm_block *b)
+void xm_block_merge(struct xm_block *b)
 {
 	struct xm_block *gone = b->behind;
 
@@ -132,16 +139,16 @@ bool xm_arena_give(struct xm_block *b)
 
 	b->asked = 0;
 	if (b->behind && !b->behind->asked) {
-		take_out(a, b->behind);
-		merge(b);
+		xm_bins_take(&a->bins, b->behind);
+		xm_block_merge(b);
 	}
 	if (b->before && !b->before->asked) {
 		b = b->before;
-		take_out(a, b);
-		merge(b);
+		xm_bins_take(&a->bins, b);
+		xm_block_merge(b);
 	}
 	if (b->room < r->bytes) {
-		put(a, b);
+		xm_bins_put(&a->bins, b);
 		return false;
 	}
 	a->bytes -= r->bytes;

@@ -6,6 +6,7 @@
 #include "device.h"
 #include "mark.h"
 #include "mem.h"
+#include "mem_pool.h"
 #include "sys.h"
 #include "thread.h"
 
@@ -124,7 +125,8 @@ bool xm_count_again(struct xm_mem *m, size_t bytes)
 
 	if (!m || !(me = xm_enter()))
 		return false;
-	more = xm_cache_flush(m);
+	more = xm_pools_release(m);
+	more |= xm_cache_flush(m);
 	more |= xm_room_ask(m, bytes);
 	xm_leave(me);
 	return more;
@@ -278,6 +280,7 @@ void xm_count_context_ended(CUcontext context)
 	me = xm_enter();
 	if (!me)
 		return;
+	xm_pool_context_ended(context);
 	xm_mem_context_ended(context);
 	xm_leave(me);
 }
@@ -311,15 +314,14 @@ static void open_to_peers(struct xm_mem *m)
 	xm_quiet_end(quiet);
 }
 
-static void peer_here(CUcontext peer, CUdevice device)
+void xm_count_reached(struct xm_mem *m, CUdevice device)
 {
-	struct xm_mem *m = memory_of(peer);
-
 	if (!m || device == m->device || device < 0 || device >= 64)
 		return;
 	(void)xm_cache_flush(m);
 	pthread_mutex_lock(&xm_mem_lock);
 	m->peers |= (uint64_t)1 << device;
+	xm_mem_tell(m);
 	pthread_mutex_unlock(&xm_mem_lock);
 	open_to_peers(m);
 }
@@ -331,7 +333,7 @@ void xm_count_peer(CUcontext peer)
 
 	if (!counting() || !xm_real.cuCtxGetDevice || xm_real.cuCtxGetDevice(&device) || !(me = xm_enter()))
 		return;
-	peer_here(peer, device);
+	xm_count_reached(memory_of(peer), device);
 	xm_leave(me);
 }
 

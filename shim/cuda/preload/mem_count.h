@@ -1,5 +1,5 @@
 /*
- * Memory on the device that passes us by: pools, what the program maps itself, arrays,
+ * Memory on the device that passes us by: pools that are the driver's (mem_pool.h), what the program maps itself, arrays,
  * unified memory. It is counted as the process's own use and cannot be moved. Where
  * memory is not managed nothing is counted.
  *
@@ -50,6 +50,8 @@ XM_INTERNAL void xm_count_context_ended(CUcontext context);
 /* The current context may reach the peer's memory: what is there stays there, and what is allocated there from now
  * on is plain. */
 XM_INTERNAL void xm_count_peer(CUcontext peer);
+/* The same of that device, which may reach all that is here. The thread is inside. */
+XM_INTERNAL void xm_count_reached(struct xm_mem *m, CUdevice device);
 XM_INTERNAL bool xm_memory_plain(struct xm_mem *m);
 XM_INTERNAL CUresult xm_count_plain(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, size_t bytes);
 

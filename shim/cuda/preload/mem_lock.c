@@ -34,6 +34,18 @@ void xm_move_take(struct xm_mem *m)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
+bool xm_move_try(struct xm_mem *m)
+{
+	bool free;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	free = m->mover == XM_MOVER_NONE;
+	if (free)
+		m->mover = XM_MOVER_US;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return free;
+}
+
 /* xm_mem_lock held. */
 static void let_go(struct xm_mem *m)
 {

@@ -1,5 +1,6 @@
 /* How much of the device a process may have: the daemon's target and the limit. */
 #include "mem.h"
+#include "mem_pool.h"
 #include "state.h"
 #include "sys.h"
 
@@ -109,7 +110,7 @@ CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uin
 {
 	CUmemGenericAllocationHandle h = create(m, bytes);
 
-	if (!h && xm_cache_flush(m))
+	if (!h && xm_cache_flush(m) | xm_pools_release(m))
 		h = create(m, bytes);
 	for (int i = 0; !h && *patient && i < ASKS; i++) {
 		*patient = xm_room_ask(m, all);

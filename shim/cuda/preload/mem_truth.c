@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "mem.h"
+#include "mem_pool.h"
 
 void xm_truth_info(struct xm_mem *m, size_t *free, size_t *total)
 {
@@ -31,7 +32,8 @@ bool xm_truth_range(CUdeviceptr address, struct xm_truth_range *range)
 						 .bytes = b->asked,
 						 .context = b->range->context,
 						 .device = b->range->mem->device,
-						 .id = b->id};
+						 .id = b->id,
+						 .pool = b->range->pool ? b->range->pool->handle : NULL};
 	pthread_mutex_unlock(&xm_mem_lock);
 	return b != NULL;
 }
@@ -91,7 +93,7 @@ static bool value_of(const struct xm_truth_range *r, CUdeviceptr address, CUpoin
 		*v = (struct value){CU_MEM_ACCESS_FLAGS_PROT_READWRITE, sizeof(int), false};
 		return true;
 	case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-		*v = (struct value){0, sizeof(CUmemoryPool), false};
+		*v = (struct value){(uintptr_t)r->pool, sizeof(CUmemoryPool), false};
 		return true;
 	default: /* tokens for peers, and what later drivers know */
 		return false;

@@ -23,6 +23,7 @@ struct xm_truth_range {
 	CUcontext context;
 	CUdevice device;
 	uint64_t id;
+	CUmemoryPool pool; /* NULL: of none */
 };
 XM_INTERNAL bool xm_truth_range(CUdeviceptr address, struct xm_truth_range *range);
 

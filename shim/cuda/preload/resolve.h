@@ -23,6 +23,9 @@
     X(cuCtxPopCurrent_v2)                          \
     X(cuDevicePrimaryCtxGetState)                  \
     X(cuDeviceGetAttribute)                        \
+    X(cuDeviceGetCount)                            \
+    X(cuDeviceGetDefaultMemPool)                   \
+    X(cuDeviceGetMemPool)                          \
     X(cuDeviceGetName)                             \
     X(cuDeviceGetUuid)                             \
     X(cuDeviceGetUuid_v2)                          \
@@ -56,6 +59,8 @@
     X(cuMemHostRegister_v2)                        \
     X(cuMemHostUnregister)                         \
     X(cuMemMap)                                    \
+    X(cuMemPoolGetAccess)                          \
+    X(cuMemPoolGetAttribute)                       \
     X(cuMemRelease)                                \
     X(cuMemSetAccess)                              \
     X(cuMemUnmap)                                  \
@@ -64,6 +69,8 @@
     X(cuStreamIsCapturing)                         \
     X(cuStreamIsCapturing_ptsz)                    \
     X(cuStreamQuery)                               \
+    X(cuStreamSynchronize)                         \
+    X(cuStreamWaitEvent)                           \
     X(cuStreamQuery_ptsz)                          \
     X(cuStreamWaitValue32)                         \
     X(cuStreamWaitValue32_v2)                      \

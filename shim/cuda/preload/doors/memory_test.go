@@ -21,20 +21,26 @@ var keeper = sync.OnceValues(func() (string, error) {
 // memory runs one case of memory_run on a simulated device of its own.
 func memory(t *testing.T, name string, env ...string) {
 	t.Helper()
+	managed(t, "memory_run", name, 1, env...)
+}
+
+// managed runs one case of a program whose memory is managed, on so many devices.
+func managed(t *testing.T, program, name string, devices int, env ...string) {
+	t.Helper()
 	t.Parallel()
 	folder, err := keeper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := onMemory(t, folder)
+	r := onMemory(t, folder, simtest.Devices(devices))
 	r.env = append(r.env, env...)
-	r.output(t, filepath.Join(folder, "memory_run"), name)
+	r.output(t, filepath.Join(folder, program), name)
 }
 
-// onMemory returns how to run memory_run on a simulated device.
-func onMemory(t *testing.T, folder string) run {
+// onMemory returns how to run memory_run and its like on a simulated device.
+func onMemory(t *testing.T, folder string, options ...simtest.Option) run {
 	t.Helper()
-	device := simtest.Start(t, simtest.HBM(1<<30), simtest.Scale(0.2))
+	device := simtest.Start(t, append(options, simtest.HBM(1<<30), simtest.Scale(0.2))...)
 	ptx := filepath.Join(t.TempDir(), "kernels.ptx")
 	if err := os.WriteFile(ptx, kernels.PTX(), 0o600); err != nil {
 		t.Fatal(err)

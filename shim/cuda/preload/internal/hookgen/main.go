@@ -143,7 +143,7 @@ func exports(hooks []hook) []byte {
 
 func bodies(hooks []hook) []byte {
 	var b bytes.Buffer
-	b.WriteString(generated + "#include \"admission.h\"\n#include \"graph_record.h\"\n#include \"hooks.h\"\n#include \"kernels.h\"\n#include \"mem_count.h\"\n#include \"mem_touch.h\"\n#include \"probes.h\"\n#include \"record.h\"\n#include \"sample.h\"\n#include \"tensormap.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
+	b.WriteString(generated + "#include \"admission.h\"\n#include \"graph_record.h\"\n#include \"hooks.h\"\n#include \"kernels.h\"\n#include \"mem_count.h\"\n#include \"mem_pool_synced.h\"\n#include \"mem_touch.h\"\n#include \"probes.h\"\n#include \"record.h\"\n#include \"sample.h\"\n#include \"tensormap.h\"\n#include \"uncovered.h\"\n#include \"wait.h\"\n")
 	for _, h := range hooks {
 		if !h.hand {
 			b.WriteString(h.body())

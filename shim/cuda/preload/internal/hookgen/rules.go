@@ -26,7 +26,7 @@ var (
 	copyAsk     = rule{before: "xm_wait_begins();", command: true, success: "xm_synced_event();"}
 	byHand      = rule{hand: true}
 	asksQueues  = rule{before: "xm_wait_begins();", success: "xm_synced_event();"}
-	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F);"}
+	tellsStream = rule{before: "xm_wait_begins();", success: "xm_synced_stream($S, $F), xm_pools_synced();"}
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
 	namesMemory = rule{names: true}
 	graphMade   = rule{names: true, success: "xm_graph_made(*phGraphExec, hGraph);"}
@@ -83,7 +83,7 @@ var byName = map[string]rule{
 	"cuMemFreeHost":       asksQueues,
 	"cuMemHostUnregister": asksQueues,
 
-	// Memory of our own making, and what is counted (hooks_memory.c, hooks_count.c).
+	// Memory of our own making, and what is counted (hooks_memory.c, hooks_pool.c, hooks_count.c).
 	"cuMemFree":                     byHand,
 	"cuMemAlloc":                    byHand,
 	"cuMemAllocPitch":               byHand,
@@ -107,6 +107,14 @@ var byName = map[string]rule{
 	"cuMemAllocAsync":               byHand,
 	"cuMemAllocFromPoolAsync":       byHand,
 	"cuMemFreeAsync":                byHand,
+	"cuMemPoolCreate":               byHand,
+	"cuMemPoolDestroy":              byHand,
+	"cuMemPoolTrimTo":               byHand,
+	"cuMemPoolSetAttribute":         byHand,
+	"cuMemPoolGetAttribute":         byHand,
+	"cuMemPoolSetAccess":            byHand,
+	"cuDeviceSetMemPool":            byHand,
+	"cuMemSetMemPool":               byHand,
 	"cuArrayCreate":                 byHand,
 	"cuArray3DCreate":               byHand,
 	"cuArrayDestroy":                byHand,
@@ -160,14 +168,14 @@ var byName = map[string]rule{
 
 	"cuStreamSynchronize": tellsStream,
 	"cuStreamQuery":       {before: "xm_poll_begins();", success: "xm_query_ok($S, $F);"},
-	"cuEventSynchronize":  asksQueues,
+	"cuEventSynchronize":  {before: "xm_wait_begins();", success: "xm_synced_event(), xm_pools_synced();"},
 	"cuEventQuery":        {before: "xm_poll_begins();", success: "xm_synced_event();"},
 
 	// Streams and captures.
 	"cuStreamCreate":              {success: "xm_stream_made(*phStream, Flags, 0);"},
 	"cuStreamCreateWithPriority":  {success: "xm_stream_made(*phStream, flags, priority);"},
 	"cuGreenCtxStreamCreate":      {success: "xm_stream_made(*phStream, flags, priority);"},
-	"cuStreamDestroy":             {before: "xm_stream_gone($S, $F);"},
+	"cuStreamDestroy":             {before: "xm_pools_stream_gone($S);\n    xm_stream_gone($S, $F);"},
 	"cuStreamBeginCapture":        byHand,
 	"cuStreamBeginCaptureToGraph": byHand,
 	"cuStreamEndCapture":          byHand,

@@ -1,0 +1,428 @@
+/* Allocation in the order of streams, and the pools that it is from: ours where they can move, else the driver's, counted. */
+#include <stddef.h>
+#include <string.h>
+
+#include "admission.h"
+#include "hooks.h"
+#include "mark.h"
+#include "mem_count.h"
+#include "mem_pool.h"
+#include "mem_pool_synced.h"
+#include "memory_here.h"
+#include "probes.h"
+#include "record.h"
+#include "state.h"
+#include "thread.h"
+#include "wait.h"
+
+/* A call of the program's: which stream, in which context. */
+struct call {
+    CUcontext context;
+    CUstream stream;
+    unsigned flags;
+};
+
+/* A capture's own allocations are its graph's, and whatever another capture forbids the driver says. True: *result is
+ * the answer; *passes: it is for the driver. The thread is not inside. */
+static bool captured(const struct call *c, bool *passes, CUresult *result)
+{
+    *passes = false;
+    if (!atomic_load(&xm_state.captures))
+        return false;
+    *passes = xm_capturing(xm_key(c->stream, c->flags));
+    *result = *passes ? CUDA_SUCCESS : xm_door_forbidden();
+    return *result != CUDA_SUCCESS;
+}
+
+/* ---- allocating ---- */
+
+/* The pool, held; NULL: the driver's. */
+static struct xm_pool *pool_for(const struct xm_order *o, const CUmemoryPool *named)
+{
+    struct xm_pool *p = NULL;
+
+    if (named)
+        p = xm_pool_of(*named);
+    else if (o->m)
+        p = xm_pool_current(o->m);
+    if (!p || (!p->shut && !p->m->peers))
+        return p;
+    xm_pool_let_go(p);
+    return NULL;
+}
+
+static bool allocate_inside(const struct call *c, CUdeviceptr *dptr, size_t bytes, const CUmemoryPool *named, CUresult *result)
+{
+    uintptr_t key = xm_key(c->stream, c->flags);
+    struct xm_order *o = xm_order_hold(key, c->context, result);
+    struct xm_pool *p;
+
+    if (!o)
+        return false;
+    p = pool_for(o, named);
+    if (p) {
+        *result = xm_pool_allocate(p, o, key, bytes, dptr);
+        xm_pool_let_go(p);
+    }
+    pthread_mutex_lock(&xm_mem_lock);
+    xm_order_let_go(o);
+    pthread_mutex_unlock(&xm_mem_lock);
+    return p != NULL;
+}
+
+/* False: it is for the driver. */
+static bool allocate(const struct call *c, CUdeviceptr *dptr, size_t bytes, const CUmemoryPool *named, CUresult *result)
+{
+    struct xm_thread *me;
+    bool passes, ours;
+
+    if (!dptr || !bytes)
+        return false;
+    if (captured(c, &passes, result))
+        return true;
+    if (passes || !(me = xm_enter()))
+        return false;
+    ours = allocate_inside(c, dptr, bytes, named, result);
+    xm_leave(me);
+    return ours;
+}
+
+/* A command of the driver's is asked for once. */
+#define FROM_POOL(stream_, flags_, named, call_)                                   \
+    struct call c = {.stream = stream_, .flags = flags_};                          \
+    struct xm_mem *m = xm_memory_here(&c.context);                                 \
+    CUresult r;                                                                    \
+                                                                                   \
+    if (!m || !allocate(&c, dptr, bytesize, named, &r)) {                          \
+        r = xm_count_before(m, bytesize);                                          \
+        if (r != CUDA_SUCCESS)                                                     \
+            return r;                                                              \
+        xm_admit(stream_, flags_);                                                 \
+        r = xm_done(call_);                                                        \
+        if (r == CUDA_SUCCESS && m)                                                \
+            xm_count_made(m, c.context, XM_COUNT_POOL, *dptr, bytesize);           \
+    }                                                                              \
+    if (r == CUDA_SUCCESS)                                                         \
+        xm_range_came(stream_, flags_, *dptr, bytesize, XM_COMMAND_POOL);          \
+    return xm_site_made(r, dptr, bytesize)
+
+CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
+{
+    FROM_POOL(stream, 0, NULL, XM_DRIVER(cuMemAllocAsync)(dptr, bytesize, stream));
+}
+
+CUresult cuMemAllocAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUstream stream)
+{
+    FROM_POOL(stream, XM_PTDS, NULL, XM_DRIVER(cuMemAllocAsync_ptsz)(dptr, bytesize, stream));
+}
+
+CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
+{
+    FROM_POOL(stream, 0, &pool, XM_DRIVER(cuMemAllocFromPoolAsync)(dptr, bytesize, pool, stream));
+}
+
+CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream stream)
+{
+    FROM_POOL(stream, XM_PTDS, &pool, XM_DRIVER(cuMemAllocFromPoolAsync_ptsz)(dptr, bytesize, pool, stream));
+}
+
+/* ---- freeing ---- */
+
+/* Where no event can be recorded (a stream of a part of the device) the stream is waited for. */
+static CUresult place_behind(struct xm_order *o, const struct call *c, uint64_t *place)
+{
+    uintptr_t key = xm_key(c->stream, c->flags);
+    CUresult r = xm_order_mark(o, key, c->context, place);
+
+    if (r == CUDA_SUCCESS)
+        return r;
+    *place = 0;
+    return xm_real.cuStreamSynchronize ? xm_real.cuStreamSynchronize((CUstream)key) : r;
+}
+
+static CUresult free_inside(CUdeviceptr dptr, const struct call *c)
+{
+    CUresult r;
+    struct xm_order *o = xm_order_hold(xm_key(c->stream, c->flags), c->context, &r);
+    uint64_t place;
+
+    if (!o)
+        return r;
+    r = place_behind(o, c, &place);
+    if (r == CUDA_SUCCESS)
+        r = xm_pool_free_behind(dptr, o, place);
+    pthread_mutex_lock(&xm_mem_lock);
+    xm_order_let_go(o);
+    pthread_mutex_unlock(&xm_mem_lock);
+    return r;
+}
+
+/* False: it is for the driver. */
+static bool free_behind(CUdeviceptr dptr, CUstream stream, unsigned flags, CUresult *result)
+{
+    struct call c = {.stream = stream, .flags = flags};
+    struct xm_thread *me;
+    bool passes, ours;
+
+    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !dptr || !(me = xm_enter()))
+        return false;
+    ours = xm_pool_holds(dptr);
+    xm_leave(me);
+    if (!ours)
+        return false;
+    (void)xm_memory_here(&c.context);
+    if (captured(&c, &passes, result))
+        return true;
+    if (passes || !(me = xm_enter()))
+        return false;
+    *result = free_inside(dptr, &c);
+    xm_leave(me);
+    return true;
+}
+
+#define FREE(stream, flags, call)                                                  \
+    CUresult r;                                                                    \
+                                                                                   \
+    XM_SITE(free, dptr, 0, 0);                                                     \
+    xm_range_goes(stream, flags, dptr, 0);                                         \
+    if (!free_behind(dptr, stream, flags, &r)) {                                   \
+        xm_admit(stream, flags);                                                   \
+        r = xm_done(call);                                                         \
+        if (r == CUDA_SUCCESS)                                                     \
+            xm_count_gone(dptr);                                                   \
+    }                                                                              \
+    return xm_range_gone(r, dptr, 0)
+
+CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream stream)
+{
+    FREE(stream, 0, XM_DRIVER(cuMemFreeAsync)(dptr, stream));
+}
+
+CUresult cuMemFreeAsync_ptsz(CUdeviceptr dptr, CUstream stream)
+{
+    FREE(stream, XM_PTDS, XM_DRIVER(cuMemFreeAsync_ptsz)(dptr, stream));
+}
+
+/* ---- pools ---- */
+
+/* Of a device's memory, for this process alone. */
+static bool plain(const CUmemPoolProps *p)
+{
+    return p->allocType == CU_MEM_ALLOCATION_TYPE_PINNED && p->location.type == CU_MEM_LOCATION_TYPE_DEVICE && !p->handleTypes && !p->usage;
+}
+
+CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
+{
+    CUresult r = XM_DRIVER(cuMemPoolCreate)(pool, props);
+    struct xm_thread *me;
+    struct xm_mem *m;
+    CUcontext context;
+
+    if (r != CUDA_SUCCESS || !plain(props))
+        return r;
+    (void)xm_memory_here(&context); /* it may be the first to allocate */
+    m = xm_memory_on(props->location.id);
+    if (!m || !(me = xm_enter()))
+        return r;
+    xm_pool_made(m, *pool, props->maxSize);
+    xm_leave(me);
+    return r;
+}
+
+/* Something is to be done with the pool, when the driver has taken the call and the pool may be ours. */
+#define THEN(result, work)                                                         \
+    do {                                                                           \
+        struct xm_thread *me_;                                                     \
+        if ((result) == CUDA_SUCCESS && atomic_load_explicit(&xm_mem_any, memory_order_relaxed) && (me_ = xm_enter())) { \
+            work;                                                                  \
+            xm_leave(me_);                                                         \
+        }                                                                          \
+    } while (0)
+
+CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CUresult r = XM_DRIVER(cuMemPoolDestroy)(pool);
+
+    THEN(r, xm_pool_ended(pool));
+    return r;
+}
+
+static void trim(CUmemoryPool pool, size_t keep)
+{
+    struct xm_pool *p = xm_pool_of(pool);
+
+    if (!p)
+        return;
+    (void)xm_pool_trim(p, keep, false);
+    xm_pool_let_go(p);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    CUresult r = XM_DRIVER(cuMemPoolTrimTo)(pool, keep);
+
+    THEN(r, trim(pool, keep));
+    return r;
+}
+
+CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
+{
+    CUresult r = XM_DRIVER(cuDeviceSetMemPool)(dev, pool);
+
+    THEN(r, xm_pool_current_changed());
+    return r;
+}
+
+CUresult cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool)
+{
+    CUresult r = XM_DRIVER(cuMemSetMemPool)(location, type, pool);
+
+    THEN(r, xm_pool_current_changed());
+    return r;
+}
+
+/* ---- what is told of them: the driver keeps what is set, and its figures are of what it allocated itself ---- */
+
+/* xm_mem_lock held. */
+static void set(struct xm_pool *p, CUmemPool_attribute what, uint64_t value)
+{
+    switch (what) {
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+        p->opportunistic = (uint32_t)value != 0;
+        break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        p->internal = (uint32_t)value != 0;
+        break;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        p->threshold = value;
+        xm_pool_due_again(p);
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        p->reserved_high = p->reserved;
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        p->used_high = p->used;
+        break;
+    default:
+        break;
+    }
+}
+
+static void was_set(CUmemoryPool pool, CUmemPool_attribute what, const void *value)
+{
+    struct xm_pool *p = xm_pool_of(pool);
+    bool flag = what < CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
+    uint64_t v = 0;
+
+    if (!p)
+        return;
+    memcpy(&v, value, flag ? sizeof(int) : sizeof v);
+    pthread_mutex_lock(&xm_mem_lock);
+    set(p, what, v);
+    pthread_mutex_unlock(&xm_mem_lock);
+    xm_pool_let_go(p);
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = XM_DRIVER(cuMemPoolSetAttribute)(pool, attr, value);
+
+    THEN(r, was_set(pool, attr, value));
+    return r;
+}
+
+static uint64_t figure(const struct xm_pool *p, CUmemPool_attribute what)
+{
+    switch (what) {
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        return p->reserved;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        return p->reserved_high;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        return p->used;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        return p->used_high;
+    default:
+        return 0;
+    }
+}
+
+static void add(CUmemoryPool pool, CUmemPool_attribute what, void *value)
+{
+    struct xm_pool *p = xm_pool_of(pool);
+    uint64_t v;
+
+    if (!p)
+        return;
+    memcpy(&v, value, sizeof v);
+    pthread_mutex_lock(&xm_mem_lock);
+    v += figure(p, what);
+    pthread_mutex_unlock(&xm_mem_lock);
+    memcpy(value, &v, sizeof v);
+    xm_pool_let_go(p);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
+{
+    CUresult r = XM_DRIVER(cuMemPoolGetAttribute)(pool, attr, value);
+
+    if (attr > CU_MEMPOOL_ATTR_RELEASE_THRESHOLD && attr <= CU_MEMPOOL_ATTR_USED_MEM_HIGH)
+        THEN(r, add(pool, attr, value));
+    return r;
+}
+
+/* ---- peers ---- */
+
+/* What there is becomes reachable and stays where it is; from now on the pool is the driver's. */
+static void reached(CUmemoryPool pool, const CUmemAccessDesc *map, size_t n)
+{
+    struct xm_pool *p = xm_pool_of(pool);
+    bool has;
+
+    if (!p)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        if (map[i].location.type != CU_MEM_LOCATION_TYPE_DEVICE || map[i].location.id == p->m->device || !map[i].flags)
+            continue;
+        pthread_mutex_lock(&xm_mem_lock);
+        p->shut = true;
+        pthread_mutex_unlock(&xm_mem_lock);
+        (void)xm_pool_trim(p, 0, true);
+        pthread_mutex_lock(&xm_mem_lock);
+        has = p->reserved != 0;
+        pthread_mutex_unlock(&xm_mem_lock);
+        if (has)
+            xm_count_reached(p->m, map[i].location.id);
+    }
+    xm_pool_let_go(p);
+}
+
+CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    CUresult r = XM_DRIVER(cuMemPoolSetAccess)(pool, map, count);
+
+    THEN(r, reached(pool, map, count));
+    return r;
+}
+
+/* ---- what happens elsewhere ---- */
+
+void xm_pools_synced_slow(void)
+{
+    struct xm_thread *me = xm_enter();
+
+    if (!me)
+        return;
+    xm_pools_settle();
+    xm_leave(me);
+}
+
+void xm_pools_stream_gone(CUstream stream)
+{
+    struct xm_thread *me;
+
+    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
+        return;
+    xm_orders_stream_gone((uintptr_t)stream);
+    xm_leave(me);
+}
