@@ -22,8 +22,15 @@ struct call {
     unsigned flags;
 };
 
+static void let_go(struct xm_order *o)
+{
+    pthread_mutex_lock(&xm_mem_lock);
+    xm_order_let_go(o);
+    pthread_mutex_unlock(&xm_mem_lock);
+}
+
 /* A capture's own allocations are its graph's, and whatever another capture forbids the driver says. True: *result is
- * the answer; *passes: it is for the driver. The thread is not inside. */
+ * the answer; *passes: it is for the driver. */
 static bool captured(const struct call *c, bool *passes, CUresult *result)
 {
     *passes = false;
@@ -54,9 +61,13 @@ static struct xm_pool *pool_for(const struct xm_order *o, const CUmemoryPool *na
 static bool allocate_inside(const struct call *c, CUdeviceptr *dptr, size_t bytes, const CUmemoryPool *named, CUresult *result)
 {
     uintptr_t key = xm_key(c->stream, c->flags);
-    struct xm_order *o = xm_order_hold(key, c->context, result);
+    struct xm_order *o;
     struct xm_pool *p;
 
+    *result = CUDA_SUCCESS;
+    if (xm_pool_allocate_kept(key, c->context, named, bytes, dptr))
+        return true;
+    o = xm_order_hold(key, c->context, result);
     if (!o)
         return false;
     p = pool_for(o, named);
@@ -64,9 +75,7 @@ static bool allocate_inside(const struct call *c, CUdeviceptr *dptr, size_t byte
         *result = xm_pool_allocate(p, o, key, bytes, dptr);
         xm_pool_let_go(p);
     }
-    pthread_mutex_lock(&xm_mem_lock);
-    xm_order_let_go(o);
-    pthread_mutex_unlock(&xm_mem_lock);
+    let_go(o);
     return p != NULL;
 }
 
@@ -140,20 +149,18 @@ static CUresult place_behind(struct xm_order *o, const struct call *c, uint64_t 
     return xm_real.cuStreamSynchronize ? xm_real.cuStreamSynchronize((CUstream)key) : r;
 }
 
-static CUresult free_inside(CUdeviceptr dptr, const struct call *c)
+/* `o`: the stream's, held, when it was known. */
+static CUresult free_inside(CUdeviceptr dptr, const struct call *c, struct xm_order *o)
 {
     CUresult r;
-    struct xm_order *o = xm_order_hold(xm_key(c->stream, c->flags), c->context, &r);
     uint64_t place;
 
-    if (!o)
+    if (!o && !(o = xm_order_hold(xm_key(c->stream, c->flags), c->context, &r)))
         return r;
     r = place_behind(o, c, &place);
     if (r == CUDA_SUCCESS)
-        r = xm_pool_free_behind(dptr, o, place);
-    pthread_mutex_lock(&xm_mem_lock);
-    xm_order_let_go(o);
-    pthread_mutex_unlock(&xm_mem_lock);
+        return xm_pool_free_behind(dptr, o, place);
+    let_go(o);
     return r;
 }
 
@@ -161,23 +168,27 @@ static CUresult free_inside(CUdeviceptr dptr, const struct call *c)
 static bool free_behind(CUdeviceptr dptr, CUstream stream, unsigned flags, CUresult *result)
 {
     struct call c = {.stream = stream, .flags = flags};
+    struct xm_order *o;
     struct xm_thread *me;
-    bool passes, ours;
+    bool passes = false;
 
-    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !dptr || !(me = xm_enter()))
-        return false;
-    ours = xm_pool_holds(dptr);
-    xm_leave(me);
-    if (!ours)
+    if (!atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !dptr)
         return false;
     (void)xm_memory_here(&c.context);
-    if (captured(&c, &passes, result))
-        return true;
-    if (passes || !(me = xm_enter()))
+    if (!(me = xm_enter()))
         return false;
-    *result = free_inside(dptr, &c);
+    if (!xm_pool_holds(dptr, xm_key(stream, flags), c.context, &o)) {
+        xm_leave(me);
+        return false;
+    }
+    if (captured(&c, &passes, result) || passes) {
+        if (o)
+            let_go(o);
+    } else {
+        *result = free_inside(dptr, &c, o);
+    }
     xm_leave(me);
-    return true;
+    return !passes;
 }
 
 #define FREE(stream, flags, call)                                                  \

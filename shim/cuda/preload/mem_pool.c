@@ -2,6 +2,8 @@
 
 #include "sys.h"
 
+#define MOST ((uint64_t)1 << 46) /* of one allocation */
+
 _Atomic bool xm_pool_any;
 
 /* Protected by xm_mem_lock. */
@@ -250,16 +252,43 @@ static void give_out(struct xm_pool *p, struct xm_block *b, uint64_t asked, CUde
 	*out = b->at;
 }
 
-static bool from_shelves(struct xm_pool *p, const struct xm_order *o, uint64_t asked, CUdeviceptr *out)
+/* xm_mem_lock held. */
+static bool take_out(struct xm_pool *p, const struct xm_order *o, uint64_t asked, CUdeviceptr *out)
 {
-	struct xm_block *b;
+	struct xm_block *b = xm_piece_take(p, o, xm_round_up(asked, XM_UNIT));
 
-	pthread_mutex_lock(&xm_mem_lock);
-	b = xm_piece_take(p, o, xm_round_up(asked, XM_UNIT));
 	if (b)
 		give_out(p, b, asked, out);
-	pthread_mutex_unlock(&xm_mem_lock);
 	return b != NULL;
+}
+
+bool xm_pool_allocate_kept(uintptr_t key, CUcontext current, const CUmemoryPool *named, uint64_t asked, CUdeviceptr *out)
+{
+	struct xm_pool *p = NULL;
+	struct xm_order *o;
+	bool taken;
+
+	if (asked > MOST)
+		return false;
+	pthread_mutex_lock(&xm_mem_lock);
+	o = xm_order_find(key, current);
+	if (o && named)
+		p = find(*named);
+	else if (o && o->m && devices[xm_mem_index(o->m)].known)
+		p = devices[xm_mem_index(o->m)].current;
+	taken = p && !p->shut && !p->m->peers && take_out(p, o, asked, out);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return taken;
+}
+
+static bool from_shelves(struct xm_pool *p, const struct xm_order *o, uint64_t asked, CUdeviceptr *out)
+{
+	bool taken;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	taken = take_out(p, o, asked, out);
+	pthread_mutex_unlock(&xm_mem_lock);
+	return taken;
 }
 
 /* The size of a chunk that holds so much, counted as the pool's: no larger than need be where there is little room. 0: it
@@ -284,7 +313,7 @@ static uint64_t reserve(struct xm_pool *p, uint64_t asked)
 
 static CUresult grow(struct xm_pool *p, uint64_t asked)
 {
-	uint64_t bytes = asked <= (uint64_t)1 << 46 ? reserve(p, asked) : 0;
+	uint64_t bytes = reserve(p, asked);
 	struct xm_range *r = NULL;
 	CUresult result = bytes ? xm_range_make(p->m, NULL, bytes, &r) : CUDA_ERROR_OUT_OF_MEMORY;
 	bool added;
@@ -348,6 +377,8 @@ static bool from_behind(struct xm_pool *p, uintptr_t key, uint64_t asked, CUdevi
 CUresult xm_pool_allocate(struct xm_pool *p, struct xm_order *o, uintptr_t key, uint64_t asked, CUdeviceptr *out)
 {
 	*out = 0;
+	if (asked > MOST)
+		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (from_shelves(p, o, asked, out) || (p->opportunistic && from_passed(p, o, asked, out)) || from_new(p, o, asked, out))
 		return CUDA_SUCCESS;
 	if (xm_pools_release(p->m) && from_new(p, o, asked, out))
@@ -359,12 +390,15 @@ CUresult xm_pool_allocate(struct xm_pool *p, struct xm_order *o, uintptr_t key, 
 
 /* --- freeing --------------------------------------------------------------------------------------- */
 
-bool xm_pool_holds(CUdeviceptr at)
+bool xm_pool_holds(CUdeviceptr at, uintptr_t key, CUcontext current, struct xm_order **order)
 {
 	bool ours;
 
 	pthread_mutex_lock(&xm_mem_lock);
 	ours = xm_block_at(at) != NULL;
+	*order = ours ? xm_order_find(key, current) : NULL;
+	if (*order)
+		xm_order_keep(*order);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return ours;
 }
@@ -395,6 +429,7 @@ CUresult xm_pool_free_behind(CUdeviceptr at, struct xm_order *o, uint64_t place)
 	} else if (b) {
 		xm_pool_defer(b, o, place);
 	}
+	xm_order_let_go(o);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return b ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

@@ -101,6 +101,8 @@ XM_INTERNAL void xm_pool_due_again(struct xm_pool *p);
 
 /* --- mem_pool_order.c --------------------------------------------------------------- */
 
+/* The stream's as far as it is known; xm_mem_lock held. */
+XM_INTERNAL struct xm_order *xm_order_find(uintptr_t key, CUcontext current);
 /* The stream's, held; the driver may be asked. NULL: *result says why. No lock held. */
 XM_INTERNAL struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *result);
 XM_INTERNAL void xm_order_keep(struct xm_order *o);    /* xm_mem_lock held */
@@ -147,9 +149,11 @@ XM_INTERNAL void xm_pool_current_changed(void);
 
 /* For the stream of that key, whose order is held: usable at once by what it does next. */
 XM_INTERNAL CUresult xm_pool_allocate(struct xm_pool *p, struct xm_order *o, uintptr_t key, uint64_t asked, CUdeviceptr *out);
-/* The address is a pool's or cuMemAlloc's, of ours. */
-XM_INTERNAL bool xm_pool_holds(CUdeviceptr at);
-/* Such memory is free when the stream, whose order is held, has passed that place. */
+/* The same at once, when all that it needs is known and there is a piece; of the current pool, or the named one. */
+XM_INTERNAL bool xm_pool_allocate_kept(uintptr_t key, CUcontext current, const CUmemoryPool *named, uint64_t asked, CUdeviceptr *out);
+/* The address is a pool's or cuMemAlloc's, of ours. *order: the stream's, held, when it is known. */
+XM_INTERNAL bool xm_pool_holds(CUdeviceptr at, uintptr_t key, CUcontext current, struct xm_order **order);
+/* Such memory is free when the stream, whose order is held and let go, has passed that place. */
 XM_INTERNAL CUresult xm_pool_free_behind(CUdeviceptr at, struct xm_order *o, uint64_t place);
 /* Of a pool, at once: the caller knows that nobody uses it, as for the driver. */
 XM_INTERNAL CUresult xm_pool_free_now(CUdeviceptr at);

@@ -39,7 +39,7 @@ static bool is(const struct xm_order *o, uintptr_t key, CUcontext current, uint6
 	return o->key == key && (key > XM_KEY_PER_THREAD || (o->context == current && o->thread == thread));
 }
 
-static struct xm_order *find(uintptr_t key, CUcontext current)
+struct xm_order *xm_order_find(uintptr_t key, CUcontext current)
 {
 	uint64_t thread = key == XM_KEY_PER_THREAD ? this_thread() : 0;
 	struct xm_order *o = *bucket(key);
@@ -176,7 +176,7 @@ struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *resul
 	struct xm_mem *m;
 
 	pthread_mutex_lock(&xm_mem_lock);
-	o = find(key, current);
+	o = xm_order_find(key, current);
 	if (o)
 		o->held++;
 	pthread_mutex_unlock(&xm_mem_lock);
@@ -187,7 +187,7 @@ struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *resul
 		return NULL;
 	m = memory_of(context);
 	pthread_mutex_lock(&xm_mem_lock);
-	o = find(key, current);
+	o = xm_order_find(key, current);
 	if (!o)
 		o = enter(key, context, m, events, &n);
 	if (o)
@@ -412,7 +412,7 @@ void xm_orders_stream_gone(uintptr_t key)
 	if (key <= XM_KEY_PER_THREAD)
 		return;
 	pthread_mutex_lock(&xm_mem_lock);
-	o = find(key, NULL);
+	o = xm_order_find(key, NULL);
 	if (o)
 		unhash(o);
 	pthread_mutex_unlock(&xm_mem_lock);

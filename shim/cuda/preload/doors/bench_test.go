@@ -141,3 +141,23 @@ func BenchmarkRecords(b *testing.B) {
 	b.ReportMetric(quartile(on), "on-ns")
 	b.ReportMetric(quartile(on)-quartile(off), "record-ns")
 }
+
+// BenchmarkPool prints what an allocation in the order of a stream and its free cost from memory that is
+// kept, ours and the simulated driver's: of the sizes that pool_run tries, and an event's record.
+func BenchmarkPool(b *testing.B) {
+	folder, err := keeper()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		for _, who := range []string{"ours", "driver"} {
+			r := onMemory(b, folder)
+			if who == "driver" {
+				r.env = append(r.env, "XMSCHED_MEMORY=0")
+				r.bare = true
+			}
+			out, _ := r.output(b, filepath.Join(folder, "pool_run"), "pool_speed")
+			b.Logf("%s:\n%s", who, out)
+		}
+	}
+}

@@ -38,7 +38,7 @@ func managed(t *testing.T, program, name string, devices int, env ...string) {
 }
 
 // onMemory returns how to run memory_run and its like on a simulated device.
-func onMemory(t *testing.T, folder string, options ...simtest.Option) run {
+func onMemory(t testing.TB, folder string, options ...simtest.Option) run {
 	t.Helper()
 	device := simtest.Start(t, append(options, simtest.HBM(1<<30), simtest.Scale(0.2))...)
 	ptx := filepath.Join(t.TempDir(), "kernels.ptx")

@@ -554,9 +554,13 @@ static void pool_speed(void)
     enum { N = 20000 };
     CUstream s;
     CUevent e;
-    uint64_t from;
+    uint64_t from, taking, reading = 0;
 
     begin();
+    for (int i = 0; i < N; i++) {
+        from = now();
+        reading += now() - from;
+    }
     CHECK(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
     CHECK(cuEventCreate(&e, CU_EVENT_DISABLE_TIMING));
     keeps(standard(), UINT64_MAX);
@@ -566,7 +570,17 @@ static void pool_speed(void)
         from = now();
         for (int i = 0; i < N; i++)
             CHECK(cuMemFreeAsync(take(sizes[k], s), s));
-        printf("%8zu bytes: %6.0f ns an allocation and its free\n", sizes[k], (double)(now() - from) / N);
+        printf("%8zu bytes: %6.0f ns an allocation and its free", sizes[k], (double)(now() - from) / N);
+        taking = 0;
+        for (int i = 0; i < N; i++) {
+            CUdeviceptr p;
+
+            from = now();
+            CHECK(cuMemAllocAsync(&p, sizes[k], s));
+            taking += now() - from;
+            CHECK(cuMemFreeAsync(p, s));
+        }
+        printf(", %.0f the allocation\n", ((double)taking - (double)reading) / N);
         CHECK(cuStreamSynchronize(s));
     }
     from = now();
