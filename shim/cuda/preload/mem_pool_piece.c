@@ -91,6 +91,7 @@ static struct xm_block *take(struct xm_shelf *s, uint64_t room)
 		rest->place = b->place;
 		lay(s, rest);
 	}
+	xm_pool_due_again(s->pool);
 	return b;
 }
 
@@ -170,6 +171,7 @@ bool xm_chunk_add(struct xm_pool *p, struct xm_range *r)
 	p->chunks = r;
 	xm_range_list(r);
 	lay(&p->common, r->blocks);
+	xm_pool_due_again(p);
 	return true;
 }
 
