@@ -432,6 +432,55 @@ static void context_takes_all(void)
     nothing_is_left();
 }
 
+/* Neighbours that are freed one after the other, in either order, are free when the stream has passed the last. */
+static void neighbours_wait_for_the_last(void)
+{
+    for (int first = 0; first < 2; first++) {
+        struct block b[2];
+        struct xm_pool *p;
+        uint64_t passed = 0;
+        CUdeviceptr at;
+
+        anew(8);
+        for (int i = 0; i < STREAMS; i++)
+            stream_begins(i);
+        pool_begins(0);
+        p = xm_pool_of(owned[0].handle);
+        for (int i = 0; i < 2; i++) {
+            struct xm_order *o = order_of(live[0]);
+
+            WANT(xm_pool_allocate(p, o, streams[live[0]]->key, 16u << 20, &b[i].at), 0);
+            let_order_go(o);
+        }
+        WANT(b[1].at, b[0].at + (16u << 20));
+        for (int i = 0; i < 2; i++) {
+            struct xm_order *o = order_of(live[0]);
+            uint64_t place;
+
+            WANT(xm_order_mark(o, streams[live[0]]->key, contexts[0], &place), 0);
+            WANT(xm_pool_free_behind(b[first ^ i].at, o, place), 0);
+            passed = i ? passed : streams[live[0]]->issued;
+        }
+        streams[live[0]]->done = passed;
+        for (int i = 0; i < 2; i++) { /* of another stream: while the last is not passed, and when it is */
+            struct xm_order *o = order_of(live[1]);
+
+            WANT(xm_pool_allocate(p, o, streams[live[1]]->key, 16u << 20, &at), 0);
+            TRUE((at == b[0].at || at == b[1].at) == (i == 1));
+            WANT(xm_pool_free_now(at), 0);
+            WANT(xm_pool_trim(p, XM_CHUNK, true), i == 0);
+            let_order_go(o);
+            streams[live[0]]->done = streams[live[0]]->issued;
+        }
+        xm_pool_let_go(p);
+        xm_pool_ended(owned[0].handle);
+        for (int i = 0; i < all_streams; i++)
+            free(streams[i]);
+        all_streams = 0;
+        nothing_is_left();
+    }
+}
+
 int main(void)
 {
     fake_memory_begin();
@@ -442,6 +491,7 @@ int main(void)
     xm_real.cuStreamWaitEvent = stream_wait;
     xm_real.cuStreamGetCtx = stream_context;
     context_takes_all();
+    neighbours_wait_for_the_last();
     for (unsigned i = 1; i <= 60; i++)
         pool_history(i, 400);
     for (unsigned i = 1; i <= 100; i++) {
