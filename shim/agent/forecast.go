@@ -39,8 +39,17 @@ func NewForecast(commands Commands, knowledge *Knowledge) *Forecast {
 type graphTouches struct {
 	version uint64
 	touches []predictor.Touch
-	known   bool
+	known   knowing
 }
+
+// knowing is what is known of what a command touches.
+type knowing uint8
+
+const (
+	blind  knowing = iota // nothing, or not all
+	wide                  // no more than it does, and what of it is written may be read alone
+	learnt                // what it does
+)
 
 // maxGraphs bounds the graphs that are remembered; a program has few at a time.
 const maxGraphs = 4096
@@ -49,12 +58,16 @@ const maxGraphs = 4096
 type sectionForecast struct {
 	plan    *predictor.Plan
 	queues  map[int]*queueTimes
-	written map[uint64]uint64 // when a block of 2 MiB was last written, as far as is known
+	written map[uint64]write // of a block of 2 MiB, as far as is known
 
 	commands uint64 // so many were taken in
 	unknown  uint64 // number of the last that did not say what it touches; 0: none
 	blindAt  uint64 // when that was
 }
+
+// write is when something was last written, 0 for never: by a command of which it is
+// known, and by one that may have.
+type write struct{ sure, maybe uint64 }
 
 // begin starts anew at a time of CLOCK_MONOTONIC: what was before is not known. 0:
 // nothing is foreseen from now on.
@@ -96,20 +109,20 @@ func (f *Forecast) command(c *Command) {
 	}
 	s := f.sections[c.Section]
 	if s == nil {
-		s = &sectionForecast{plan: predictor.NewPlan(predictor.PlanConfig{}), queues: map[int]*queueTimes{}, written: map[uint64]uint64{}}
+		s = &sectionForecast{plan: predictor.NewPlan(predictor.PlanConfig{}), queues: map[int]*queueTimes{}, written: map[uint64]write{}}
 		f.sections[c.Section] = s
 	}
 	touches, known := f.touch(c, f.touches[:0])
 	f.touches = touches
 	s.commands++
-	if !known {
+	if known == blind {
 		s.unknown, s.blindAt = s.commands, c.At
 	}
 	id := identity(c)
 	s.plan.Submit(predictor.Command{Queue: uint32(c.Queue), Sequence: c.Sequence, ID: id, Touches: touches})
 	s.submitted(c, id, touches)
 	for i := range touches {
-		s.write(&touches[i], c.At)
+		s.write(&touches[i], c.At, known == learnt)
 	}
 }
 
@@ -125,11 +138,11 @@ func identity(c *Command) uint64 {
 	return what<<8 | uint64(c.Kind)
 }
 
-// touch adds what a command touches, and says whether that is known. Precondition: mu
+// touch adds what a command touches, and says what is known of that. Precondition: mu
 // is held.
-func (f *Forecast) touch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+func (f *Forecast) touch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known knowing) {
 	if !c.whole() {
-		return to, false
+		return to, blind
 	}
 	switch c.Kind {
 	case CommandKernel:
@@ -142,22 +155,29 @@ func (f *Forecast) touch(c *Command, to []predictor.Touch) (_ []predictor.Touch,
 		if ok && c.Flags&(CommandFromHost|CommandFromArray) == 0 {
 			to = append(to, rows(y.From, y.Width, y.Height, y.Depth, y.FromPitch, y.FromSlice, predictor.Read))
 		}
-		return to, ok
+		return to, learntIf(ok)
 	case CommandFill:
 		y, ok := c.Fill()
 		if ok {
 			to = append(to, rows(y.To, y.Width, y.Height, 1, y.Pitch, 0, predictor.Write))
 		}
-		return to, ok
+		return to, learntIf(ok)
 	case CommandGraph:
 		return f.graph(c, to)
 	case CommandPrefetch:
 		if r, ok := c.Range(); ok && r.Device >= 0 {
 			to = append(to, predictor.Touch{Base: r.Base, Bytes: r.Bytes, Access: predictor.Read})
 		}
-		return to, true
+		return to, learnt
 	}
-	return to, false
+	return to, blind
+}
+
+func learntIf(ok bool) knowing {
+	if ok {
+		return learnt
+	}
+	return blind
 }
 
 // rows is what a copy touches: rows in one layer, all that layers span in several.
@@ -173,23 +193,29 @@ func rows(base, width, height, depth, pitch, slice uint64, a predictor.Access) p
 	return t
 }
 
-func (f *Forecast) launch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+func (f *Forecast) launch(c *Command, to []predictor.Touch) (_ []predictor.Touch, known knowing) {
 	m := f.kernels.of(c.Kernel, f.commands, f.knowledge)
 	if m == nil {
-		return to, false
+		return to, blind
 	}
 	launch := LaunchOf(c)
 	f.knowledge.mu.Lock() // somebody may learn of it
 	to, basis := m.AppendTouches(to, &launch, &f.ranges)
 	f.knowledge.mu.Unlock()
-	return to, basis != predictor.None
+	switch {
+	case basis == predictor.None:
+		return to, blind
+	case basis < predictor.Guessed:
+		return to, wide
+	}
+	return to, learnt
 }
 
 // graph is the union of what a graph's nodes touch.
-func (f *Forecast) graph(c *Command, to []predictor.Touch) (_ []predictor.Touch, known bool) {
+func (f *Forecast) graph(c *Command, to []predictor.Touch) (_ []predictor.Touch, known knowing) {
 	id, version, ok := c.GraphLaunch()
 	if !ok {
-		return to, false
+		return to, blind
 	}
 	g := f.graphs[id]
 	if g == nil || g.version != version {
@@ -204,17 +230,17 @@ func (f *Forecast) graph(c *Command, to []predictor.Touch) (_ []predictor.Touch,
 
 func (f *Forecast) read(id uint64) *graphTouches {
 	records, version, err := f.commands.Graph(id, nil)
-	g := &graphTouches{version: version, known: err == nil}
+	g := &graphTouches{version: version, known: learntIf(err == nil)}
 	for len(records) > 0 {
 		c, rest, err := NextCommand(records)
 		if err != nil {
-			g.known = false
+			g.known = blind
 			break
 		}
 		if c.Flags&CommandDisabled == 0 && c.Kind != CommandGraph {
-			var known bool
+			var known knowing
 			g.touches, known = f.touch(&c, g.touches)
-			g.known = g.known && known
+			g.known = min(g.known, known)
 		}
 		records = rest
 	}
@@ -224,15 +250,21 @@ func (f *Forecast) read(id uint64) *graphTouches {
 // maxBlocks bounds what is noted of one touch: beyond it lies 1 TiB.
 const maxBlocks = 1 << 19
 
-// write notes that what a command writes was written.
-func (s *sectionForecast) write(t *predictor.Touch, at uint64) {
+// write notes that what a command writes was written, or may have been.
+func (s *sectionForecast) write(t *predictor.Touch, at uint64, sure bool) {
 	if t.Access&predictor.Write == 0 {
 		return
 	}
 	chunks(t, func(base, bytes uint64) bool {
 		first, last := base/predictor.Block, (base+bytes-1)/predictor.Block
 		for b := first; b <= last && b-first < maxBlocks; b++ {
-			s.written[b] = at
+			w := s.written[b]
+			if sure {
+				w.sure = at
+			} else {
+				w.maybe = at
+			}
+			s.written[b] = w
 		}
 		return true
 	})
@@ -306,13 +338,17 @@ func (f *Forecast) Written(section int, address uint64, n memory.Bytes, since ti
 	if s == nil {
 		return mover.NotWritten
 	}
+	said := mover.NotWritten
+	if s.blindAt >= uint64(since) {
+		said = mover.WrittenUnknown
+	}
 	for b := address / predictor.Block; b <= (address+uint64(n)-1)/predictor.Block; b++ {
-		if s.written[b] >= uint64(since) {
+		switch w := s.written[b]; {
+		case w.sure >= uint64(since):
 			return mover.WasWritten
+		case w.maybe >= uint64(since):
+			said = mover.WrittenUnknown
 		}
 	}
-	if s.blindAt >= uint64(since) {
-		return mover.WrittenUnknown
-	}
-	return mover.NotWritten
+	return said
 }

@@ -296,6 +296,11 @@ func TestForecastKnowsWhatWasWritten(t *testing.T) {
 			t.Errorf("allocation %d since %d: %v, want %v", c.allocation, c.since, got, c.want)
 		}
 	}
+	p.launches(1, 4) // of a kernel of which nothing is learnt
+	p.looks()
+	if got := written(4, begin); got != mover.WrittenUnknown {
+		t.Errorf("what a kernel may have written, or read alone: %v", got)
+	}
 	p.submits(CommandOther, 0, CommandUnknown)
 	p.looks()
 	if got := written(3, begin); got != mover.WrittenUnknown {
