@@ -109,13 +109,21 @@ func TestMemorySanitized(t *testing.T) {
 		t.Fatal(err)
 	}
 	dir := filepath.Join(built, "asan")
-	for _, name := range []string{"history", "threads", "engine_dies", "bounded", "contexts", "leaves"} {
-		r := onMemory(t, filepath.Join(dir, "memory"))
-		r.bare = true
-		r.env = append(r.env, "LD_PRELOAD="+strings.TrimSpace(string(runtime))+":"+filepath.Join(dir, "libxmsched.so"), "ASAN_OPTIONS=detect_leaks=0")
-		if name == "bounded" {
-			r.env = append(r.env, bounds()...)
+	for _, c := range []struct {
+		program string
+		names   []string
+	}{
+		{"memory_run", []string{"history", "threads", "engine_dies", "bounded", "contexts", "leaves"}},
+		{"pool_run", []string{"order", "limited", "pools_end", "contexts_end", "default_streams", "pool_threads"}},
+	} {
+		for _, name := range c.names {
+			r := onMemory(t, filepath.Join(dir, "memory"))
+			r.bare = true
+			r.env = append(r.env, "LD_PRELOAD="+strings.TrimSpace(string(runtime))+":"+filepath.Join(dir, "libxmsched.so"), "ASAN_OPTIONS=detect_leaks=0")
+			if name == "bounded" || name == "limited" {
+				r.env = append(r.env, bounds()...)
+			}
+			r.sanitized(t, filepath.Join(dir, "memory", c.program), name)
 		}
-		r.sanitized(t, filepath.Join(dir, "memory", "memory_run"), name)
 	}
 }
