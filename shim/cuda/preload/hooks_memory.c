@@ -48,7 +48,7 @@ static CUresult allocate(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr,
     if (!me)
         return XM_DRIVER(cuMemAlloc_v2)(dptr, bytes);
     r = xm_mem_allocate(m, context, bytes, dptr);
-    if (r == CUDA_ERROR_OUT_OF_MEMORY && xm_pools_release(m))
+    if (r == CUDA_ERROR_OUT_OF_MEMORY && xm_pools_release(m, true))
         r = xm_mem_allocate(m, context, bytes, dptr);
     xm_leave(me);
     return r;

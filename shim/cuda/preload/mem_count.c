@@ -125,7 +125,7 @@ bool xm_count_again(struct xm_mem *m, size_t bytes)
 
 	if (!m || !(me = xm_enter()))
 		return false;
-	more = xm_pools_release(m);
+	more = xm_pools_release(m, true);
 	more |= xm_cache_flush(m);
 	more |= xm_room_ask(m, bytes);
 	xm_leave(me);

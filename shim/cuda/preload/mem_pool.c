@@ -381,7 +381,7 @@ CUresult xm_pool_allocate(struct xm_pool *p, struct xm_order *o, uintptr_t key, 
 		return CUDA_ERROR_OUT_OF_MEMORY;
 	if (from_shelves(p, o, asked, out) || (p->opportunistic && from_passed(p, o, asked, out)) || from_new(p, o, asked, out))
 		return CUDA_SUCCESS;
-	if (xm_pools_release(p->m) && from_new(p, o, asked, out))
+	if (xm_pools_release(p->m, true) && from_new(p, o, asked, out))
 		return CUDA_SUCCESS;
 	if (from_passed(p, o, asked, out) || (p->internal && from_behind(p, key, asked, out)))
 		return CUDA_SUCCESS;

@@ -37,6 +37,7 @@
 /* How far a stream has come. Places count its frees. */
 struct xm_order {
 	struct xm_order *next; /* of its bucket, or of the free */
+	struct xm_order *all;  /* of all that there are */
 	uintptr_t key;         /* as admission's; 0: the stream is gone */
 	CUcontext context;
 	uint64_t thread;      /* whose per-thread stream */
@@ -120,13 +121,14 @@ XM_INTERNAL void xm_orders_context_ended(CUcontext context);
 
 /* --- mem_pool_trim.c ------------------------------------------------------------------ */
 
-/* Waits for nobody. Asks the streams that something waits for, and then gives back what pools hold beyond their
+/* Waits for nobody, not for the move lock either. Asks the streams that something waits for, and then gives back what pools hold beyond their
  * thresholds, and memory of cuMemAlloc that streams have passed. No lock held, and the thread is inside. */
 XM_INTERNAL void xm_pools_settle(void);
-/* Gives back until the pool holds `keep`, or less when `below`. True: some went. */
+/* Gives back until the pool holds `keep`, or less when `below`. Waits for the move lock, as cuMemFree does. True: some
+ * went. */
 XM_INTERNAL bool xm_pool_trim(struct xm_pool *p, uint64_t keep, bool below);
-/* All that pools of the device do not need: others want it. */
-XM_INTERNAL bool xm_pools_release(struct xm_mem *m);
+/* All that pools of the device do not need: others want it. `wait` for the move lock, or let it be. */
+XM_INTERNAL bool xm_pools_release(struct xm_mem *m, bool wait);
 /* Memory of cuMemAlloc is given back when the stream, which is held, has passed that place. xm_mem_lock held. */
 XM_INTERNAL void xm_pool_defer(struct xm_block *b, struct xm_order *o, uint64_t place);
 

@@ -11,10 +11,7 @@
 
 /* Protected by xm_mem_lock. Buckets that hold records by `next`. */
 static struct xm_order *buckets[BUCKETS], *free_orders;
-static struct {
-	struct xm_order *of[4096];
-	uint32_t n;
-} every; /* record, wherever it is; more streams than that with memory of pools are not ours */
+static struct xm_order *every; /* record, wherever it is, by `all`; none ever leaves */
 static uint32_t per_threads;
 
 static uint64_t this_thread(void)
@@ -81,14 +78,11 @@ static void recycle_one(void)
 {
 	uint64_t mine = this_thread();
 
-	for (uint32_t i = 0; i < every.n; i++) {
-		struct xm_order *o = every.of[i];
-
+	for (struct xm_order *o = every; o; o = o->all)
 		if (o->key == XM_KEY_PER_THREAD && !o->held && o->thread != mine) {
 			unhash(o);
 			return;
 		}
-	}
 }
 
 static struct xm_order *blank(void)
@@ -98,10 +92,12 @@ static struct xm_order *blank(void)
 	if (per_threads > PER_THREADS)
 		recycle_one();
 	o = free_orders;
-	if (o)
+	if (o) {
 		free_orders = o->next;
-	else if (every.n < sizeof every.of / sizeof *every.of && (o = xm_keep(sizeof *o)))
-		every.of[every.n++] = o;
+	} else if ((o = xm_keep(sizeof *o))) {
+		o->all = every;
+		every = o;
+	}
 	return o;
 }
 
@@ -338,30 +334,27 @@ void xm_order_poll(struct xm_order *o)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
-/* The next, held, from *i on. xm_mem_lock held. */
-static struct xm_order *waited_for(uint32_t *i)
+/* The next after o, held. xm_mem_lock held. */
+static struct xm_order *waited_for(struct xm_order *o)
 {
-	while (*i < every.n) {
-		struct xm_order *o = every.of[(*i)++];
-
-		if (o->held && o->marks) {
-			o->held++;
-			return o;
-		}
-	}
-	return NULL;
+	o = o ? o->all : every;
+	while (o && !(o->held && o->marks))
+		o = o->all;
+	if (o)
+		o->held++;
+	return o;
 }
 
 void xm_orders_poll(void)
 {
-	struct xm_order *o = NULL;
-	uint32_t i = 0;
+	struct xm_order *o = NULL, *next;
 
 	do {
 		pthread_mutex_lock(&xm_mem_lock);
+		next = waited_for(o);
 		if (o)
 			xm_order_let_go(o);
-		o = waited_for(&i);
+		o = next;
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (o)
 			xm_order_poll(o);
@@ -422,9 +415,7 @@ void xm_orders_stream_gone(uintptr_t key)
 void xm_orders_context_ended(CUcontext context)
 {
 	pthread_mutex_lock(&xm_mem_lock);
-	for (uint32_t i = 0; i < every.n; i++) {
-		struct xm_order *o = every.of[i];
-
+	for (struct xm_order *o = every; o; o = o->all) {
 		if (o->context != context)
 			continue;
 		o->done = o->last;

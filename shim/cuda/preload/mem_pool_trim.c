@@ -76,9 +76,11 @@ static bool trim(struct xm_pool *p, uint64_t keep, bool below)
 }
 
 /* Brackets what is given back on one device. False: somebody moves there, and it can be done another time. */
-static bool begin(struct xm_mem *m, uint64_t *before)
+static bool begin(struct xm_mem *m, bool wait, uint64_t *before)
 {
-	if (!xm_move_try(m))
+	if (wait)
+		xm_move_take(m);
+	else if (!xm_move_try(m))
 		return false;
 	*before = m->resident; /* a little old is old enough */
 	return true;
@@ -105,26 +107,40 @@ bool xm_pool_trim(struct xm_pool *p, uint64_t keep, bool below)
 	pthread_mutex_lock(&xm_mem_lock);
 	xm_pieces_pass(p);
 	pthread_mutex_unlock(&xm_mem_lock);
-	if (!begin(p->m, &before))
-		return false;
+	(void)begin(p->m, true, &before);
 	any = trim(p, keep, below);
 	end(p->m, before, any);
 	return any;
 }
 
+/* xm_mem_lock held. */
+static bool has_some(const struct xm_mem *m)
+{
+	for (struct xm_block *b = deferred; b; b = b->free_next)
+		if (b->range->mem == m)
+			return true;
+	return false;
+}
+
 /* What streams have passed is everybody's, and goes where it is due; `all` of it, or what is beyond the thresholds. */
-static bool give_back(struct xm_mem *m, bool all)
+static bool give_back(struct xm_mem *m, bool all, bool wait)
 {
 	uint64_t before, keep;
 	bool any;
 
+	pthread_mutex_lock(&xm_mem_lock);
+	any = has_some(m);
+	pthread_mutex_unlock(&xm_mem_lock);
+
 	for (struct xm_pool *p = xm_pool_next(NULL); p; p = xm_pool_next(p)) {
 		pthread_mutex_lock(&xm_mem_lock);
-		if (p->m == m)
+		if (p->m == m) {
 			xm_pieces_pass(p);
+			any |= p->common.pieces != 0;
+		}
 		pthread_mutex_unlock(&xm_mem_lock);
 	}
-	if (!begin(m, &before))
+	if (!any || !begin(m, wait, &before))
 		return false;
 	any = free_deferred(m);
 	for (struct xm_pool *p = xm_pool_next(NULL); p; p = xm_pool_next(p)) {
@@ -141,15 +157,15 @@ void xm_pools_settle(void)
 	xm_orders_poll();
 	for (uint32_t i = 0; i < XM_BOARD_DEVICES; i++)
 		if (xm_mem_of(i))
-			(void)give_back(xm_mem_of(i), false);
+			(void)give_back(xm_mem_of(i), false, false);
 }
 
-bool xm_pools_release(struct xm_mem *m)
+bool xm_pools_release(struct xm_mem *m, bool wait)
 {
-	if (!atomic_load_explicit(&xm_pool_any, memory_order_relaxed))
+	if (!atomic_load_explicit(&xm_pool_any, memory_order_relaxed) && !atomic_load_explicit(&xm_pool_due, memory_order_relaxed))
 		return false;
 	xm_orders_poll();
-	return give_back(m, true);
+	return give_back(m, true, wait);
 }
 
 void xm_pool_context_ended(CUcontext context)

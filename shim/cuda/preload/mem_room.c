@@ -110,7 +110,7 @@ CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uin
 {
 	CUmemGenericAllocationHandle h = create(m, bytes);
 
-	if (!h && xm_cache_flush(m) | xm_pools_release(m))
+	if (!h && xm_cache_flush(m) | xm_pools_release(m, false))
 		h = create(m, bytes);
 	for (int i = 0; !h && *patient && i < ASKS; i++) {
 		*patient = xm_room_ask(m, all);
