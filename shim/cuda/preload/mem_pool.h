@@ -13,11 +13,12 @@
  * piece when the stream has passed the event that was recorded when it was freed, or, before
  * the program is told that there is no memory, by being made to wait for that event.
  *
- * mem_pool.c        the pools: which are ours, allocating, freeing
+ * mem_pool.c        allocating and freeing
+ * mem_pool_which.c  the pools, and which are ours
  * mem_pool_piece.c  shelves, pieces and chunks
  * mem_pool_order.c  streams, and how far they have come
  * mem_pool_trim.c   giving back what nobody needs
- * hooks_pool.c      the doors
+ * hooks_pool*.c     the doors
  *
  * Locks: xm_mem_lock, over no driver call. Records are type-stable; who uses an order beside
  * the lock holds it.
@@ -44,7 +45,7 @@ struct xm_order {
 	struct xm_mem *m;     /* of the device where it is; NULL: not managed */
 	uint64_t last, done;  /* places given, and passed by the device */
 	uint32_t held;        /* pieces on its shelves, memory that waits for it, threads that look at it */
-	uint32_t marks;       /* invariant: covers grow, and what is before `done` is not in it */
+	uint32_t marks;       /* invariant: covers grow */
 	struct {
 		CUevent event;
 		uint64_t covers; /* passed: so are places up to it */
@@ -132,7 +133,7 @@ XM_INTERNAL bool xm_pools_release(struct xm_mem *m, bool wait);
 /* Memory of cuMemAlloc is given back when the stream, which is held, has passed that place. xm_mem_lock held. */
 XM_INTERNAL void xm_pool_defer(struct xm_block *b, struct xm_order *o, uint64_t place);
 
-/* --- mem_pool.c --------------------------------------------------------------------------- */
+/* --- mem_pool_which.c --------------------------------------------------------------------------- */
 
 extern XM_INTERNAL _Atomic bool xm_pool_any; /* there was a pool of ours */
 
@@ -148,6 +149,11 @@ XM_INTERNAL void xm_pool_made(struct xm_mem *m, CUmemoryPool handle, uint64_t mo
 XM_INTERNAL void xm_pool_ended(CUmemoryPool handle);
 /* Another pool may be a device's current one. */
 XM_INTERNAL void xm_pool_current_changed(void);
+/* What is known of these at once, not held. xm_mem_lock held. */
+XM_INTERNAL struct xm_pool *xm_pool_find(CUmemoryPool handle);
+XM_INTERNAL struct xm_pool *xm_pool_current_known(const struct xm_mem *m);
+
+/* --- mem_pool.c --------------------------------------------------------------------------- */
 
 /* For the stream of that key, whose order is held: usable at once by what it does next. */
 XM_INTERNAL CUresult xm_pool_allocate(struct xm_pool *p, struct xm_order *o, uintptr_t key, uint64_t asked, CUdeviceptr *out);

@@ -229,12 +229,13 @@ static bool spare(struct xm_order *o, CUevent e)
 	return true;
 }
 
-/* An event that stands behind `place`; *left is one of which nobody has need. xm_mem_lock held. */
+/* An event that stands behind `place`; *left is one of which nobody has need. One that another thread recorded later, after
+ * `place` was given, tells of it as well. xm_mem_lock held. */
 static void marked(struct xm_order *o, CUevent e, uint64_t place, CUevent *left)
 {
 	CUevent over = NULL;
 
-	if (o->marks && o->mark[o->marks - 1].covers >= place)
+	if (place <= o->done || (o->marks && o->mark[o->marks - 1].covers >= place))
 		over = e;
 	else if (o->marks == XM_MARKS)
 		over = o->mark[--o->marks].event;

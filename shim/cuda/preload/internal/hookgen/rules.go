@@ -83,7 +83,7 @@ var byName = map[string]rule{
 	"cuMemFreeHost":       asksQueues,
 	"cuMemHostUnregister": asksQueues,
 
-	// Memory of our own making, and what is counted (hooks_memory.c, hooks_pool.c, hooks_count.c).
+	// Memory of our own making, and what is counted (hooks_memory.c, hooks_pool*.c, hooks_count.c).
 	"cuMemFree":                     byHand,
 	"cuMemAlloc":                    byHand,
 	"cuMemAllocPitch":               byHand,
