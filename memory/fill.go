@@ -11,6 +11,9 @@ const (
 	// to give up, or to take, something as well: two batches keep a way busy, and
 	// more would evict what a change of plan a moment later would have kept.
 	lead = 2 * BatchBytes
+	// last is how much of one task's memory may still have to come in when the next one's
+	// begins to: less would leave the way idle in between.
+	last = 4 * lead
 	// shareUnit keeps room to grow from changing with every allocation of others.
 	shareUnit = 64 * MiB
 )
@@ -178,19 +181,17 @@ func (p *Planner) rankGoers() {
 
 // raise gives what is free to those that should have more, in the order of
 // rank. The way in is one task's at a time: the first is not to wait for what
-// is loaded for the second.
+// is loaded for the second, least of all when its turn has come.
 func (p *Planner) raise(free *Bytes, now time.Duration) {
 	for _, s := range p.order {
-		if s.desired <= s.plan {
-			continue
-		}
-		if s.desired-s.committed() <= *free || *free >= BatchBytes {
+		more := s.desired > s.plan
+		if more && (s.desired-s.committed() <= *free || *free >= BatchBytes) {
 			s.grant(s.desired, free)
 		}
 		if s.plan < s.desired {
 			return
 		}
-		if s.Stopped && s.incoming() > lead && s.arriving(now) {
+		if (more || s.class == due) && s.Stopped && s.incoming() > last && s.arriving(now) {
 			return
 		}
 	}

@@ -256,6 +256,33 @@ func (c *client) obey(target Target) {
 	}
 }
 
+// TestTheWayInIsTheFirstOnes has a task whose turn has come load what it was granted
+// earlier, and the next one wait for the way in until little of that is left.
+func TestTheWayInIsTheFirstOnes(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slots := []compute.Slot{{Task: 1, Length: 100 * time.Millisecond}, {Task: 2, Start: 100 * time.Millisecond, Length: 100 * time.Millisecond}}
+	claims := []Claim{
+		{Task: 1, Footprint: 8 * GiB, Resident: GiB, Ready: true, Open: true, Stopped: true},
+		{Task: 2, Footprint: 8 * GiB, Ready: true, Stopped: true},
+	}
+	for now := time.Second; claims[0].Resident < 8*GiB; now += 3 * time.Millisecond {
+		slots[0].Start, slots[1].Start = now, now+100*time.Millisecond
+		out := p.Decide(now, slices.Values(slots), nil, claims)
+		left := 8*GiB - claims[0].Resident
+		if first := out.Targets[0].Bytes; first < 8*GiB {
+			t.Fatalf("the first may have %s of 8 GiB", first)
+		}
+		if second := out.Targets[1].Bytes; second > 0 && left > last || second == 0 && left < last {
+			t.Fatalf("%s of the first are to come, and the second may have %s", left, second)
+		}
+		claims[0].Seen, claims[1].Seen = out.Targets[0].Want, out.Targets[1].Want
+		claims[0].Resident += BatchBytes
+	}
+}
+
 // TestHostileClaims: whatever is claimed, nobody is granted anything while the
 // budget is used up, and nothing overflows.
 func TestHostileClaims(t *testing.T) {
