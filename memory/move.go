@@ -68,8 +68,10 @@ type Step struct {
 func (s Step) String() string { return fmt.Sprintf("%s %d (%s)", s.Act, s.Batch, s.Bytes) }
 
 // depth is how many batches of one direction are under way at once: while one
-// is copied, the calls for the one before it and the one after it are made.
-const depth = 3
+// is copied, the calls for the one before it and those after it are made. While another
+// process's copies are under way the driver takes 2.5 to 5 ms to map 128 MiB, as long
+// as they take to copy, but several of these calls at once take no longer than one.
+const depth = 4
 
 // Moved is what a move did.
 type Moved struct {

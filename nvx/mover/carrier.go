@@ -3,6 +3,7 @@ package mover
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"xmsched/memory"
 )
@@ -23,21 +24,29 @@ func way(a memory.Act) direction {
 	return out
 }
 
-// landing says that the oldest copy of a direction ended.
+// landing says that the oldest copy of a direction ended, or a call.
 type landing struct {
-	way direction
-	err error
+	way  direction
+	call bool
+	step memory.Step   // of a call
+	took time.Duration // a call
+	err  error
 }
 
 // world is what a carrier works on.
 type world interface {
-	// do carries out a step that is not a copy.
+	// do carries out a step that is quick.
 	do(s memory.Step) error
+	// call begins a step that may take as long as a copy; several go on at once.
+	call(s memory.Step)
 	// fly begins a step's copy. Nothing of it is under way after an error.
 	fly(s memory.Step) error
-	// await waits until the oldest copy of a direction ends; false: it was woken
-	// before, by a change of what the next two tell.
+	// await waits until the oldest copy of a direction ends, or a call does; false: it
+	// was woken before, by a change of what wanted and target tell.
 	await() (landing, bool)
+	// linger waits a moment for the target to rise while nothing is under way; false: it
+	// did not, or somebody waits for the process.
+	linger() bool
 	// wanted says that the move should end soon.
 	wanted() bool
 	// target is what may be on the device.
@@ -47,13 +56,18 @@ type world interface {
 // maxFlying is how many batches a memory.Move has under way in one direction.
 const maxFlying = 4
 
+// maxLingers is how often a move waits for a higher target without a step in between.
+const maxLingers = 8
+
 // carrier carries out one plan at a time. Invariant: when carry returns, no copy
-// is under way.
+// and no call is under way.
 type carrier struct {
-	world  world
-	move   memory.Move
-	flying [directions]queue
-	lost   bool
+	world    world
+	move     memory.Move
+	flying   [directions]queue
+	calls    int // under way
+	lingered int // times since the last step
+	lost     bool
 }
 
 // queue are the copies of one direction that are under way, the oldest first.
@@ -85,7 +99,7 @@ type outcome struct {
 // carry carries out a plan, which was made for goal, and returns when it is done
 // or given up. Precondition: Begin succeeded.
 func (c *carrier) carry(t *memory.Table, p *memory.Plan, goal memory.Bytes) outcome {
-	c.lost = false
+	c.lost, c.lingered = false, 0
 	c.move.Start(t, p, nil, c.world.target())
 	var starved bool
 	for !c.move.Over() {
@@ -98,8 +112,11 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, goal memory.Bytes) outc
 			break
 		}
 		if !c.aloft() {
-			// What is left waits for room. It is not waited for here: the process
-			// may want to run.
+			// What is left waits for room, which comes batch by batch where another task's
+			// memory goes. It is waited for here for a moment only: the process may want to run.
+			if c.lingered++; !starved && c.lingered <= maxLingers && c.world.linger() {
+				continue
+			}
 			if starved {
 				panic("mover: a move that was stopped neither ends nor goes on")
 			}
@@ -127,7 +144,14 @@ func (c *carrier) look(outward bool, goal memory.Bytes) {
 
 // begin does a step, or begins its copy.
 func (c *carrier) begin(s memory.Step) {
-	if s.Act != memory.CopyOut && s.Act != memory.CopyIn {
+	c.lingered = 0
+	switch s.Act {
+	case memory.CopyOut, memory.CopyIn:
+	case memory.Map:
+		c.calls++
+		c.world.call(s)
+		return
+	default:
 		c.settle(s, c.world.do(s))
 		return
 	}
@@ -138,12 +162,20 @@ func (c *carrier) begin(s memory.Step) {
 	c.flying[way(s.Act)].push(s)
 }
 
-// land waits for a copy to end, or for a reason to look again.
+// land waits for a copy or a call to end, or for a reason to look again.
 func (c *carrier) land() {
-	l, ended := c.world.await()
-	if ended {
-		c.settle(c.flying[l.way].pop(), l.err)
+	if l, ended := c.world.await(); ended {
+		c.settle(c.landed(l), l.err)
 	}
+}
+
+// landed is the step that a landing ends.
+func (c *carrier) landed(l landing) memory.Step {
+	if l.call {
+		c.calls--
+		return l.step
+	}
+	return c.flying[l.way].pop()
 }
 
 func (c *carrier) settle(s memory.Step, err error) {
@@ -159,7 +191,7 @@ func (c *carrier) settle(s memory.Step, err error) {
 	}
 }
 
-func (c *carrier) aloft() bool { return c.flying[out].n+c.flying[in].n > 0 }
+func (c *carrier) aloft() bool { return c.flying[out].n+c.flying[in].n+c.calls > 0 }
 
 // String says what came of it, for errors and tests.
 func (o outcome) String() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"time"
 
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
@@ -21,7 +22,8 @@ type piece struct {
 // program's contexts do, and while they are suspended. It takes about 0.1 s to
 // make, and 526 MiB of the device (h200.md); it lives as long as the process.
 //
-// It is used by one goroutine, locked to its thread, on which open was called.
+// It is used by one goroutine, locked to its thread, on which open was called. Those of
+// its own wait for what is under way, and map.
 type copier struct {
 	memory  Memory
 	section int
@@ -30,6 +32,7 @@ type copier struct {
 	hasher  *hasher // nil: there is none, and noHash says why
 	noHash  error
 	lanes   [directions]*lane
+	calls   chan memory.Step
 	landed  chan landing
 	waiters sync.WaitGroup
 }
@@ -59,7 +62,10 @@ func openCopier(m Memory, section int, spawn func(func())) (*copier, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &copier{memory: m, section: section, driver: d, landed: make(chan landing, directions*maxFlying)}
+	c := &copier{
+		memory: m, section: section, driver: d, calls: make(chan memory.Step, maxFlying),
+		landed: make(chan landing, (directions+1)*maxFlying),
+	}
 	err = c.unheld(func() (err error) {
 		if c.context, err = d.NewContext(device, uint32(abi.CU_CTX_SCHED_BLOCKING_SYNC)); err != nil {
 			return err
@@ -79,6 +85,10 @@ func openCopier(m Memory, section int, spawn func(func())) (*copier, error) {
 	for way, l := range c.lanes {
 		c.waiters.Add(1)
 		spawn(func() { c.wait(direction(way), l) })
+	}
+	for range maxFlying {
+		c.waiters.Add(1)
+		spawn(c.load)
 	}
 	return c, nil
 }
@@ -114,6 +124,7 @@ func (c *copier) close() {
 	for _, l := range c.lanes {
 		close(l.flown)
 	}
+	close(c.calls)
 	c.waiters.Wait()
 }
 
@@ -153,6 +164,16 @@ func (c *copier) wait(way direction, l *lane) {
 	runtime.LockOSThread() // and never unlocked: a context is current there
 	current := c.context.SetCurrent()
 	for e := range l.flown {
-		c.landed <- landing{way, errors.Join(current, e.Synchronize())}
+		c.landed <- landing{way: way, err: errors.Join(current, e.Synchronize())}
+	}
+}
+
+// load maps device memory for batches, one at a time of the several that do so.
+func (c *copier) load() {
+	defer c.waiters.Done()
+	for step := range c.calls {
+		began := time.Now()
+		err := c.memory.Load(c.section, step.IDs)
+		c.landed <- landing{call: true, step: step, took: time.Since(began), err: err}
 	}
 }

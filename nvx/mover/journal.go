@@ -18,8 +18,9 @@ type Entry struct {
 	In      memory.Bytes  `json:"in"`
 	Spared  memory.Bytes  `json:"spared"` // of Out, not copied
 	Hashed  memory.Bytes  `json:"hashed"`
-	// Spent is the time of the goroutine that moves, by what it did: "digest" and "wait"
-	// (for copies, or a reason to look again) beside the names of memory.Act.
+	// Spent is the time of the goroutine that moves, by what it did: "digest", "wait" (for
+	// copies and calls, or a reason to look again) and "linger" (for a higher target) beside
+	// the names of memory.Act. To map is what others do meanwhile, several at once.
 	Spent   map[string]time.Duration `json:"spent_ns"`
 	Starved bool                     `json:"starved,omitempty"` // what was left had no room yet
 	Error   string                   `json:"error,omitempty"`
@@ -52,7 +53,13 @@ func (j *journal) spend(what string, f func()) {
 	}
 	began := monotonic()
 	f()
-	j.entry.Spent[what] += monotonic() - began
+	j.spent(what, monotonic()-began)
+}
+
+func (j *journal) spent(what string, d time.Duration) {
+	if j.write != nil {
+		j.entry.Spent[what] += d
+	}
 }
 
 func (j *journal) end(s *section, o outcome) {

@@ -316,7 +316,7 @@ func (s *section) drain() {
 	for s.carrier.aloft() {
 		select {
 		case l := <-s.copier.landed:
-			s.carrier.flying[l.way].pop()
+			s.carrier.landed(l)
 		case <-limit:
 			return
 		}
@@ -347,8 +347,6 @@ func (s *section) carryOut(step memory.Step) (err error) {
 		err = s.memory.Away(s.index, step.IDs)
 	case memory.Drop:
 		err = s.drop(step)
-	case memory.Map:
-		return s.memory.Load(s.index, step.IDs)
 	case memory.Commit:
 		err = s.memory.Loaded(s.index, step.IDs)
 	}
@@ -376,6 +374,8 @@ func (s *section) reserve(step memory.Step) error {
 	}
 	return nil
 }
+
+func (s *section) call(step memory.Step) { s.copier.calls <- step }
 
 func (s *section) fly(step memory.Step) (err error) {
 	s.journal.spend(step.Act.String(), func() { err = s.launch(step) })
@@ -405,6 +405,10 @@ func (s *section) launch(step memory.Step) error {
 
 func (s *section) await() (l landing, ended bool) {
 	s.journal.spend("wait", func() { l, ended = s.wait() })
+	if l.call {
+		s.journal.spent(l.step.Act.String(), l.took)
+		s.board.Ring()
+	}
 	return l, ended
 }
 
@@ -421,6 +425,35 @@ func (s *section) wait() (landing, bool) {
 	case <-done:
 	}
 	return landing{}, false
+}
+
+// A move lingers for as long as it takes a batch of another task to go, and that to be
+// heard of. Whether the process is wanted nobody tells.
+const (
+	lingers     = 4 * time.Millisecond
+	lingerLooks = 200 * time.Microsecond
+)
+
+func (s *section) linger() (rose bool) {
+	s.journal.spend("linger", func() { rose = s.roomRises() })
+	return rose
+}
+
+func (s *section) roomRises() bool {
+	before := s.target()
+	look := time.NewTicker(lingerLooks)
+	defer look.Stop()
+	for end := s.now() + lingers; s.now() < end && !s.wanted(); {
+		select {
+		case <-s.bell:
+			s.rung = true
+		case <-look.C:
+		}
+		if t := s.target(); t != before {
+			return t > before
+		}
+	}
+	return false
 }
 
 func (s *section) wanted() bool {

@@ -13,6 +13,7 @@ struct batch {
 	bool spared; /* what goes out was not copied */
 	struct xm_seg *segs[XM_MEMORY_BATCH];
 	int n;
+	uint64_t promised; /* of what comes in: counted as resident, and not by a state yet */
 };
 
 static int by_address(const void *a, const void *b)
@@ -311,16 +312,28 @@ static bool reserve(struct batch *b, uint64_t bytes)
 	if (fits) {
 		b->m->resident += bytes; /* until the states count it */
 		b->m->promised += bytes;
+		b->promised = bytes;
 	}
 	pthread_mutex_unlock(&xm_mem_lock);
 	return fits;
 }
 
+/* xm_mem_lock held. */
 static void unreserve(struct batch *b, uint64_t bytes)
 {
-	pthread_mutex_lock(&xm_mem_lock);
 	b->m->resident -= bytes;
 	b->m->promised -= bytes;
+	b->promised -= bytes;
+}
+
+/* A stretch that has its memory: its states count it from here on, so that a batch that is loaded at the same time finds
+ * no byte counted twice. */
+static void now_loading(struct batch *b, int from, int end, uint64_t bytes)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	for (int i = from; i < end; i++)
+		xm_seg_state(b->segs[i], XM_SEGMENT_LOADING);
+	unreserve(b, bytes);
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
@@ -364,7 +377,7 @@ static CUresult map_stretch(struct batch *b, int from, int end, uint64_t bytes)
 	if (!r)
 		r = xm_vmm_access(b->m, b->segs[from]->at, bytes);
 	if (!r) {
-		state_of(b, from, end, XM_SEGMENT_LOADING);
+		now_loading(b, from, end, bytes);
 		return r;
 	}
 	for (i = from; i < end; i++)
@@ -416,7 +429,9 @@ static int take_in(struct batch *b)
 	}
 	if (!r)
 		r = map_all(b);
-	unreserve(b, bytes);
+	pthread_mutex_lock(&xm_mem_lock);
+	unreserve(b, b->promised);
+	pthread_mutex_unlock(&xm_mem_lock);
 	return (int)r;
 }
 
