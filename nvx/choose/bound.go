@@ -22,6 +22,11 @@ const (
 	besideSeen   = 300 * time.Millisecond
 	besideBan    = 30 * time.Second // the first time, and twice as long each time after
 	besideBans   = 6                // times that it grows
+
+	// By how much faster it has to launch once the background is gone for that to have
+	// been the cause. Processors change their speed by themselves, by half on the virtual
+	// machine of the measurements.
+	besideBetter = 1.2
 )
 
 // bound is what is known of how a foreground works: of its runs, from the first
@@ -37,6 +42,7 @@ type bound struct {
 	base   float64       // commands a second before that; 0: not known
 	banned time.Duration // not again before
 	bans   int
+	blamed float64 // commands a second beside a background that was taken away for that; 0: none was
 }
 
 // ran takes in one run.
@@ -64,12 +70,30 @@ func (b *bound) ran(now, run, launching time.Duration) {
 // was work meanwhile.
 func (b *bound) launched(now, worked time.Duration, total uint64) {
 	b.pace.add(worked, total)
+	b.acquit(now)
 	if !b.cpu || b.base == 0 {
 		return
 	}
 	if rate, over := b.pace.rate(); over >= besideSeen && rate*besideSlower < b.base {
 		b.mistaken(now)
+		b.blamed = rate
 	}
+}
+
+// acquit lifts the ban of a background without which the foreground is as slow as with
+// it.
+func (b *bound) acquit(now time.Duration) {
+	if b.blamed == 0 || b.on {
+		return
+	}
+	rate, over := b.pace.rate()
+	if over < besideSeen {
+		return
+	}
+	if rate < b.blamed*besideBetter {
+		b.banned, b.bans = now, max(0, b.bans-1)
+	}
+	b.blamed = 0
 }
 
 // mistaken says that the foreground is not bound by the CPU after all: where a

@@ -45,12 +45,13 @@ type replay struct {
 	fore, back *Task
 	now        time.Duration
 	launches   float64
+	processor  float64 // how much longer it takes for a launch
 	entered    []time.Duration
 	left       []time.Duration
 }
 
 func newReplay() *replay {
-	r := &replay{chooser: New(Costs{})}
+	r := &replay{chooser: New(Costs{}), processor: 1}
 	r.back, r.fore = r.chooser.Add(1), r.chooser.Add(2)
 	r.chooser.SetAble(r.back, true, true)
 	r.chooser.Verdict(r.back, true, compute.Bounded)
@@ -95,7 +96,7 @@ func (r *replay) play(list []told, slower float64) {
 		}
 		offset += run - q.run
 		r.until(start + run)
-		r.launches += q.launching.Seconds() * perSecond
+		r.launches += q.launching.Seconds() * perSecond / r.processor
 		r.chooser.Ran(r.fore, r.now, run, launching)
 		r.chooser.Launched(r.fore, r.now, uint64(r.launches))
 		if i+1 == len(list) || list[i+1].start-q.start-q.run > idleAfter {
@@ -144,6 +145,31 @@ func TestForegroundThatSuffersIsLetAlone(t *testing.T) {
 		if d := r.entered[1] - r.left[0]; d < besideBan {
 			t.Errorf("tried again after %v", d)
 		}
+	}
+}
+
+// TestSlowProcessorIsNotTheBackgroundsFault has the processor become half as fast, with a
+// background beside the foreground or without: within 3 s that is beside it again, and
+// stays.
+func TestSlowProcessorIsNotTheBackgroundsFault(t *testing.T) {
+	fast := eager(t)
+	slow := make([]told, len(fast))
+	for i, q := range fast {
+		slow[i] = told{2 * q.start, 2 * q.run, 2 * q.launching}
+	}
+	r := newReplay()
+	r.play(fast, 1)
+	for range 3 {
+		r.processor = 2
+		begin := r.now
+		for r.now < begin+30*time.Second {
+			r.play(slow, 1)
+		}
+		if n := len(r.entered); r.chooser.Regime() != Beside || r.entered[n-1] > begin+3*time.Second {
+			t.Fatalf("slow since %v: entered %v, left %v", begin, r.entered, r.left)
+		}
+		r.processor = 1
+		r.play(fast, 1)
 	}
 }
 
