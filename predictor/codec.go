@@ -11,7 +11,7 @@ import (
 // Numbers are varints but in the header, which is little endian.
 const (
 	magic      = "XMSCHEDT"
-	version    = 1
+	version    = 2 // 1 had no templates of what is touched at most
 	headerSize = 8 + 4 + 4 + 8
 )
 
@@ -213,6 +213,7 @@ func (v *variant) encodeLeaf(w *writer, number map[*sample]uint64) {
 		w.uint(uint64(s.at))
 		w.bool(s.vague)
 		s.in.encode(w)
+		w.uint(uint64(s.near))
 		w.uint(uint64(len(s.rivals)))
 		for k := range s.rivals {
 			s.rivals[k].encode(w)
@@ -262,6 +263,7 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 		s.at = uint16(r.upTo(mapSlot + maxMaps - 1))
 		s.vague = r.bool()
 		s.in = decodeTemplate(r)
+		s.near = int(r.upTo(maxRivals))
 		s.rivals = make([]template, r.count(maxRivals))
 		for k := range s.rivals {
 			s.rivals[k] = decodeTemplate(r)
@@ -287,7 +289,7 @@ func (v *variant) valid() bool {
 	}
 	for i := range v.slots {
 		s := &v.slots[i]
-		if i > 0 && v.slots[i-1].at >= s.at || !s.in.valid() {
+		if i > 0 && v.slots[i-1].at >= s.at || !s.in.valid() || s.near > len(s.rivals) {
 			return false
 		}
 		for k := range s.rivals {

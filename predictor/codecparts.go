@@ -40,6 +40,7 @@ func decodeExpr(r *reader) expr {
 
 func (t *template) encode(w *writer) {
 	w.bool(t.wide)
+	w.bool(t.most)
 	w.byte(byte(t.access))
 	for _, e := range []*expr{&t.start, &t.bytes, &t.stride, &t.count} {
 		e.encode(w)
@@ -47,7 +48,7 @@ func (t *template) encode(w *writer) {
 }
 
 func decodeTemplate(r *reader) template {
-	t := template{wide: r.bool(), access: Access(r.byte())}
+	t := template{wide: r.bool(), most: r.bool(), access: Access(r.byte())}
 	for _, e := range []*expr{&t.start, &t.bytes, &t.stride, &t.count} {
 		*e = decodeExpr(r)
 	}

@@ -50,8 +50,8 @@ type ExportedWhen struct {
 
 // ExportedPointer is the template of one pointer. At is its offset among the
 // parameters, or 4096 and more for tensor maps. Shape is "fixed", "linear",
-// "strided" or "allocation", which has no expressions. Expressions are a
-// coefficient, values, and what is added: "4*u32[0]*grid.x+512".
+// "strided", "bound", which says what is touched at most, or "allocation", which has
+// no expressions. Expressions are a coefficient, values, and what is added: "4*u32[0]*grid.x+512".
 type ExportedPointer struct {
 	At     uint16 `json:"at"`
 	Shape  string `json:"shape"`

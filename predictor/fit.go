@@ -36,7 +36,9 @@ type fitted struct {
 
 // What a pointer without a template costs, and a sample that is not explained:
 // more than any expression.
+// A template of what is touched at most costs more than telling variants apart does.
 const (
+	mostBits = 10
 	wideBits = 60
 	openBits = 120
 )
@@ -46,7 +48,7 @@ func (f *fitted) whole() bool { return f.wide == 0 && f.open == 0 }
 
 // plain says whether all samples are explained in natural terms.
 func (f *fitted) plain() bool {
-	return f.whole() && !slices.ContainsFunc(f.slots, func(s slotFit) bool { return !s.candidates[s.chosen].template.natural() })
+	return f.whole() && !slices.ContainsFunc(f.slots, func(s slotFit) bool { return !s.template().natural() })
 }
 
 // What makes templates trusted: the samples must bound each extent by so many bits
@@ -70,7 +72,7 @@ func (f *fitter) told(slot uint16) (bits float64) {
 }
 
 func (f *fitter) trusted(out *fitted) bool {
-	if !out.whole() {
+	if !out.whole() || f.anyLoose(out) {
 		return false
 	}
 	if len(f.samples) >= trustSamples {
@@ -162,6 +164,9 @@ func (f *fitter) fit() fitted {
 			continue
 		}
 		out.bits += s.candidates[s.chosen].bits
+		if s.template().most {
+			out.bits += mostBits
+		}
 	}
 	out.bits += float64(out.open) * openBits
 	for _, slot := range f.slots {
@@ -221,7 +226,7 @@ func (f *fitter) share(out *fitted) {
 				s.candidates = append(s.candidates, candidate{template{bytes: e}, sharedBits + except})
 			}
 		}
-		slices.SortStableFunc(s.candidates, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
+		s.candidates = ordered(s.candidates)
 	}
 }
 
@@ -254,12 +259,16 @@ func (f *fitter) holds(e *expr, views []view) (except float64, ok bool) {
 func (f *fitter) slot(views []view) []candidate {
 	classes := f.classesOf(views)
 	far := slices.ContainsFunc(views, func(v view) bool { return len(v.chunks) > 1 || !v.own && len(v.chunks) > 0 })
-	if !far {
-		return f.stretches(views, classes)
+	var list []candidate
+	if far {
+		list = append(f.chunked(views, classes), f.displaced(views, classes)...)
+	} else {
+		list = f.stretches(views, classes)
 	}
-	list := f.chunked(views, classes)
-	list = append(list, f.displaced(views, classes)...)
-	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
+	list = ordered(append(list, f.pitched(views, classes)...))
+	if len(list) == 0 || !list[0].template.natural() {
+		list = ordered(append(list, f.upTo(views, classes)...))
+	}
 	return list
 }
 
@@ -284,6 +293,18 @@ func (f *fitter) stretches(views []view, classes []class) []candidate {
 		list = append(list, candidate{template{bytes: s.expr}, s.bits})
 	}
 	return list
+}
+
+// ordered sorts candidates, the shortest first, and leaves out what is there twice.
+func ordered(list []candidate) []candidate {
+	slices.SortStableFunc(list, func(a, b candidate) int { return cmp.Compare(a.bits, b.bits) })
+	kept := list[:0]
+	for _, c := range list {
+		if !slices.ContainsFunc(kept, func(k candidate) bool { return k.template == c.template }) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
 }
 
 func extents(views []view) []bound {

@@ -101,6 +101,7 @@ func (p *ExportedPointer) slot() (slot, error) {
 		s.in.wide = true
 		return s, nil
 	}
+	s.in.most = p.Shape == "bound"
 	for _, part := range []struct {
 		to   *expr
 		text string

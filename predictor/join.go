@@ -60,10 +60,10 @@ func (f *fitter) check(out *fitted, i int) (extra, missing uint64) {
 	return extra, total(runs) - both
 }
 
-// beyond is what is predicted and was not touched, pointers without a template
-// apart: they stand for "somewhere in there".
+// beyond is what is predicted and was not touched, pointers apart that have no
+// template, or one of what is touched at most: they stand for "somewhere in there".
 func (f *fitter) beyond(out *fitted, i int, predicted []span, both uint64) uint64 {
-	if !f.anyWide(out) {
+	if !f.anyLoose(out) {
 		return total(predicted) - both
 	}
 	narrow, ok := f.spans(out, i, false)
@@ -73,9 +73,9 @@ func (f *fitter) beyond(out *fitted, i int, predicted []span, both uint64) uint6
 	return total(narrow) - common(narrow, merge(f.samples[i].runs(nil)))
 }
 
-func (f *fitter) anyWide(out *fitted) bool {
+func (f *fitter) anyLoose(out *fitted) bool {
 	for i := range out.slots {
-		if out.slots[i].template().wide {
+		if out.slots[i].template().loose() {
 			return true
 		}
 	}
@@ -85,7 +85,7 @@ func (f *fitter) anyWide(out *fitted) bool {
 func (f *fitter) predicted(out *fitted, i int) ([]span, bool) { return f.spans(out, i, true) }
 
 // spans are the stretches that the chosen templates give for a sample.
-func (f *fitter) spans(out *fitted, i int, wide bool) ([]span, bool) {
+func (f *fitter) spans(out *fitted, i int, loose bool) ([]span, bool) {
 	s := f.samples[i]
 	var touches []Touch
 	at := 0
@@ -98,7 +98,7 @@ func (f *fitter) spans(out *fitted, i int, wide bool) ([]span, bool) {
 			continue // a twin
 		}
 		t := out.slots[at].template()
-		if t.wide && !wide {
+		if t.loose() && !loose {
 			continue
 		}
 		if touch, ok := t.touch(&s.launch, p); ok {

@@ -285,38 +285,53 @@ func TestAdversary(t *testing.T) {
 }
 
 // TestBeyondWhatWasSeen: a kernel that was only launched with one batch size is not
-// trusted with another, until that was looked at.
+// trusted with another, until that was looked at. Of one size few observations are
+// taken, and a tensor in a pool that no observation showed to cross a block's end may
+// do so later; what counts is that observations are left for other sizes.
 func TestBeyondWhatWasSeen(t *testing.T) {
-	batch := uint64(8)
-	mk := func(w *world, r *rand.Rand) made {
+	const all = 20
+	for _, pooled := range []bool{false, true} {
+		var same, third Score
+		for seed := range uint64(all) {
+			w := newWorld(seed, pooled)
+			r := rand.New(rand.NewPCG(seed, 1))
+			m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "convolution"}}, 1)
+			train(t, m, w, r, convolutionOf(8), 50, Block)
+			s, basis := probe(m, w, r, convolutionOf(8), all)
+			same.Add(s)
+			if basis[Allocations] > 0 && basis[Allocations] < all {
+				t.Errorf("the same batch: predictions rest on %v", basis)
+			}
+			if s, basis := probe(m, w, r, convolutionOf(32), all); s.Missed > 0 || basis[Allocations] != all {
+				t.Errorf("another batch: %+v, %v", s, basis)
+			}
+			for _, batch := range []uint64{32, 100} {
+				train(t, m, w, r, convolutionOf(batch), all, Block)
+			}
+			s, basis = probe(m, w, r, convolutionOf(64), all)
+			third.Add(s)
+			if basis[Verified] != all {
+				t.Errorf("a third batch: predictions rest on %v", basis)
+			}
+		}
+		if s := same.Blocks; s.FalseNegative() > 4 {
+			t.Errorf("pool %v: the same batch: %.3f %% missed", pooled, s.FalseNegative())
+		}
+		if s := third.Blocks; s.FalseNegative() > 0.25 || s.FalsePositive() > 1 {
+			t.Errorf("pool %v: a third, after two were seen: %.3f %% missed, %.3f %% in vain", pooled, s.FalseNegative(), s.FalsePositive())
+		}
+	}
+}
+
+// convolutionOf is a convolution of 64 channels of 28 by 28, whose batch alone varies.
+func convolutionOf(batch uint64) maker {
+	return func(w *world, _ *rand.Rand) made {
 		const c, h, k = 64, 28, 128
 		x, f, y := w.tensor(2*batch*c*h*h), w.tensor(2*k*c*9), w.tensor(2*batch*k*h*h)
 		p := new(args).u32(batch, h, h, c, k, 3, 3, h).u32(h*h*c, h*c, c, 1).u32(h*h*k, h*k, k, 1).u64(x, f, y, 0)
 		return made{
 			Launch{Grid: dim(ceil(batch*h*h, 128), 2, 1), Block: dim(256, 1, 1), Params: p.b},
 			[]Touch{read(x, 2*batch*c*h*h), read(f, 2*9*c*k), write(y, 2*batch*k*h*h)},
-		}
-	}
-	for _, c := range []course{{Block, false}, {Block, true}} {
-		w := newWorld(1, c.pooled)
-		r := rand.New(rand.NewPCG(1, 1))
-		m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "convolution"}}, 1)
-		batch = 8
-		train(t, m, w, r, mk, 50, Block)
-		if s, basis := probe(m, w, r, mk, 20); s.Missed > 0 || basis[Guessed]+basis[Verified] != 20 {
-			t.Errorf("%v: the same batch: %+v, %v", c, s, basis)
-		}
-		batch = 32
-		if s, basis := probe(m, w, r, mk, 20); s.Missed > 0 || basis[Allocations] != 20 {
-			t.Errorf("%v: another batch: %+v, %v", c, s, basis)
-		}
-		for _, batch = range []uint64{32, 100} {
-			train(t, m, w, r, mk, 20, Block)
-		}
-		batch = 64
-		s, basis := probe(m, w, r, mk, 50)
-		if s.Blocks.FalseNegative() > 0.25 || s.Blocks.FalsePositive() > 1 || basis[Verified] != 50 {
-			t.Errorf("%v: a third, after two were seen: %+v, %v", c, s.Blocks, basis)
 		}
 	}
 }

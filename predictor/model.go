@@ -45,6 +45,7 @@ type Model struct {
 	// time is left alone for longer and longer.
 	launches, restUntil uint64
 	audit, largest      uint64 // see due
+	passed              uint32 // launches that were not worth a look since the last that was
 	score               Score
 	total               *Score // its library's
 
@@ -116,11 +117,26 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		if t.wide {
 			basis = min(basis, Partly)
 		}
-		if touch, ok := t.touch(l, p); ok {
+		touch, ok := t.touch(l, p)
+		if at < len(v.slots) && v.slots[at].at == p.slot {
+			touch, ok = v.slots[at].longest(touch, ok, l, p)
+		}
+		if ok {
 			dst = append(dst, touch)
 		}
 	}
 	return dst, basis
+}
+
+// longest is a touch, or a longer one that is about as likely.
+func (s *slot) longest(t Touch, ok bool, l *Launch, p *pointer) (Touch, bool) {
+	for i := range s.near {
+		if other, there := s.rivals[i].touch(l, p); there && (!ok || other.Bytes > t.Bytes) {
+			other.Access = t.Access
+			t, ok = other, true
+		}
+	}
+	return t, ok
 }
 
 func (m *Model) variant(l *Launch, pointers []pointer) *variant {

@@ -32,7 +32,7 @@ const (
 // may be none. Where a constant does and is not known well, the least and
 // the largest that it may be are among them.
 func (t *fitter) search(bounds []bound, classes []class) []scored {
-	f := finder{bounds: bounds, classes: classes, name: naming(len(classes)), effort: t.effort}
+	f := finder{bounds: bounds, classes: classes, name: naming(len(classes)), effort: t.effort, triples: maxTriples}
 	f.fixed()
 	f.products()
 	if len(bounds) >= 3 && f.effort.left > 0 {
@@ -42,6 +42,11 @@ func (t *fitter) search(bounds []bound, classes []class) []scored {
 		f.added()
 	}
 	f.pin()
+	return f.withConstants()
+}
+
+// withConstants adds the least and the largest constant.
+func (f *finder) withConstants() []scored {
 	if f.constLo+1 < f.constHi {
 		f.keep(constant(f.constLo+1), f.constBits+1, 0, 0)
 		f.keep(constant(f.constHi), f.constBits+1, 0, 0)
@@ -49,7 +54,17 @@ func (t *fitter) search(bounds []bound, classes []class) []scored {
 	return f.found
 }
 
+// searchShort finds the short ones among them, for less: constants and products of
+// one or two values.
+func (t *fitter) searchShort(bounds []bound, classes []class) []scored {
+	f := finder{bounds: bounds, classes: classes, name: naming(len(classes)), effort: t.effort}
+	f.fixed()
+	f.products()
+	return f.withConstants()
+}
+
 type finder struct {
+	triples int // so many values are multiplied three at a time
 	bounds  []bound
 	classes []class
 	name    float64
@@ -190,10 +205,10 @@ func (f *finder) products() {
 				continue
 			}
 			f.try(two, a, b)
-			if j >= maxTriples || !f.effort.spend(maxTriples-j) {
+			if j >= f.triples || !f.effort.spend(f.triples-j) {
 				continue
 			}
-			for k := j; k < min(len(f.classes), maxTriples); k++ {
+			for k := j; k < min(len(f.classes), f.triples); k++ {
 				if times(three, two, f.classes[k].values) {
 					f.try(three, a, b, &f.classes[k])
 				}
@@ -250,6 +265,10 @@ func (f *finder) coefficient(e expr, p []uint64, lo, hi, bits float64) {
 	if n := simplest(lo*(1-1e-12), hi*(1+1e-12)); n != nil {
 		e.num, e.den = n.num, n.den
 		f.check(e, p, bits+n.bits)
+		if larger := simplest(n.value*(1+1e-12), hi*(1+1e-12)); larger != nil { // as likely, and a miss costs more
+			e.num, e.den = larger.num, larger.den
+			f.check(e, p, bits+max(n.bits, larger.bits-1))
+		}
 		// Where memory is shared the next likely one may fit better.
 		if softLo, softHi := f.soft(p); softLo > n.value || softHi < n.value {
 			if n := simplest(max(lo, softLo)*(1-1e-12), min(hi, softHi)*(1+1e-12)); n != nil {

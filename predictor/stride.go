@@ -94,6 +94,17 @@ func (f *fitter) stride(v *view) (bound, bool) {
 	return b, b.lo <= b.hi
 }
 
+// oddRowBits is what it costs that rows have a length of their own in no argument:
+// always one, or always the same part of the pitch.
+const oddRowBits = 5
+
+func (t *template) rowBits() float64 {
+	if t.bytes.fixed() || t.bytes.n == t.stride.n && t.bytes.factor == t.stride.factor {
+		return oddRowBits
+	}
+	return 0
+}
+
 // chunks finds what the chunks span, given their stride and number.
 func (f *finderOfChunks) chunks(stride, count scored) []candidate {
 	bounds := make([]bound, len(f.views))
@@ -107,9 +118,9 @@ func (f *finderOfChunks) chunks(stride, count scored) []candidate {
 		}
 	}
 	var list []candidate
-	for _, bytes := range first(f.search(bounds, f.classes), 4) {
+	for _, bytes := range first(f.searchShort(bounds, f.classes), 8) {
 		t := template{bytes: bytes.expr, stride: stride.expr, count: count.expr}
-		list = append(list, candidate{template: t, bits: bytes.bits + stride.bits + count.bits})
+		list = append(list, candidate{template: t, bits: bytes.bits + stride.bits + count.bits + t.rowBits()})
 	}
 	return list
 }
@@ -142,6 +153,11 @@ func (f *finderOfChunks) chunk(v *view, step, n uint64) bound {
 			}
 		}
 		b.softLo, b.softHi = max(b.lo, b.softLo), min(b.hi, b.softHi)
+	case shown > 1 && n > 1: // some have grown together: the last one's end is all that they show
+		before := product(n-1, step)
+		end := f.end(v)
+		b = bound{lo: less(end.lo, before), hi: less(end.hi, before)}
+		b.softLo, b.softHi = b.lo, b.hi
 	}
 	return b
 }

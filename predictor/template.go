@@ -10,6 +10,8 @@ type template struct {
 	access        Access
 	// wide templates are none: the whole allocation may be touched.
 	wide bool
+	// most templates say what may be touched at most: memory decides which part is.
+	most bool
 }
 
 var wholeAllocation = template{access: Either, wide: true}
@@ -21,6 +23,8 @@ func (t *template) shape() string {
 	switch {
 	case t.wide:
 		return "allocation"
+	case t.most:
+		return "bound"
 	case t.strided():
 		return "strided"
 	case t.bytes.fixed() && t.start.fixed():
@@ -86,8 +90,11 @@ func (t *template) same(o *template) bool {
 	return a == b
 }
 
+// loose templates say where, and not how much of it.
+func (t *template) loose() bool { return t.wide || t.most }
+
 func (t *template) natural() bool {
-	return t.start.natural() && t.bytes.natural() && t.stride.natural() && t.count.natural()
+	return !t.loose() && t.start.natural() && t.bytes.natural() && t.stride.natural() && t.count.natural()
 }
 
 func (t *template) valid() bool {
@@ -96,13 +103,15 @@ func (t *template) valid() bool {
 			return false
 		}
 	}
-	return t.access <= Either
+	return t.access <= Either && !(t.wide && t.most)
 }
 
 func (t *template) String() string {
 	switch {
 	case t.wide:
 		return "allocation"
+	case t.most:
+		return fmt.Sprintf("at most %v, %v", &t.bytes, t.access)
 	case t.strided():
 		return fmt.Sprintf("%v of %v every %v from %v, %v", &t.count, &t.bytes, &t.stride, &t.start, t.access)
 	case t.start == expr{}:

@@ -41,6 +41,8 @@ type slot struct {
 	at     uint16
 	in     template
 	rivals []template
+	// near of the rivals, the first, are about as likely: the longest is predicted.
+	near int
 	// vague: the samples say next to nothing of it, as where all is small.
 	vague bool
 }
@@ -55,6 +57,7 @@ const (
 	maxRivals       = 12
 	maxSplits       = 16 // values that are tried
 	rivalBits       = 14 // how much longer a rival is
+	nearBits        = 3  // and one that is about as likely
 )
 
 // of returns the variant of a launch; nil if it is none of those that are known.
@@ -289,17 +292,33 @@ func (f *fitter) leaf(out *fitted) *variant {
 		n := slot{at: s.slot, in: *s.template()}
 		n.in.access = access[i]
 		n.vague = f.told(s.slot) < vagueBits
-		for c, other := range s.candidates {
-			if c == s.chosen || len(n.rivals) == maxRivals {
-				continue
-			}
-			if other.bits <= s.candidates[s.chosen].bits+rivalBits {
-				n.rivals = append(n.rivals, other.template)
-			}
-		}
+		n.setRivals(s)
 		v.slots = append(v.slots, n)
 	}
 	return v
+}
+
+// setRivals takes the templates that are not much longer than the chosen one.
+func (n *slot) setRivals(s *slotFit) {
+	for c := range s.candidates {
+		other := &s.candidates[c]
+		if c == s.chosen || len(n.rivals) == maxRivals || other.bits > s.candidates[s.chosen].bits+rivalBits {
+			continue
+		}
+		at := len(n.rivals)
+		if near(&s.candidates[s.chosen], other) {
+			at = n.near
+			n.near++
+		}
+		n.rivals = slices.Insert(n.rivals, at, other.template)
+	}
+}
+
+// near says whether another stretch is about as likely as the one that was chosen, and
+// may be longer: a miss costs more than a block in vain.
+func near(chosen, other *candidate) bool {
+	stretch := func(t *template) bool { return t.shape() == "linear" && t.start == (expr{}) }
+	return other.bits <= chosen.bits+nearBits && stretch(&chosen.template) && stretch(&other.template)
 }
 
 // steady is a value and where it is found.

@@ -4,13 +4,23 @@ import "slices"
 
 const (
 	auditEvery = 2 // each look is after so many times as many launches
-	audits     = 3 // observations that are kept for that
+	kept       = 2 // observations that are kept for what is new, or much disputed,
+	maxSame    = 3 // observations of launches whose values are all the same
+	patience   = 3 // until so many launches were neither
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
 // and this launch would tell more. It is false for all launches of a kernel but a
 // few: at most MaxObservations a variant.
 func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
+	worth := m.worth(l, ranges)
+	if m.passed++; worth {
+		m.passed = 0
+	}
+	return worth
+}
+
+func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 	m.launches++
 	if len(m.samples) >= maxSamples || m.launches < m.restUntil || m.stats.Dropped >= maxDropped {
 		return false
@@ -32,9 +42,11 @@ func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	}
 	same := v.alike(m.layout.sign(l, m.pointers))
 	switch {
-	case !v.whole && len(v.samples) >= 4:
-		return same == 1 // does it do the same again?
-	case v.disputed(l, m.pointers, len(v.samples) >= MaxObservations-audits):
+	case !v.whole || v.anyMost():
+		return same <= 1 // another value may tell it apart; or does it do the same again?
+	case same >= maxSame && (m.passed < patience || len(v.samples) >= MaxObservations-2*kept):
+		return false
+	case v.disputed(l, m.pointers, len(v.samples) >= MaxObservations-kept && m.passed < patience):
 		return true
 	case same > 0:
 		return same == 1 && v.verified == 0
@@ -67,7 +79,7 @@ func (m *Model) due(v *variant, l *Launch) bool {
 		return false
 	}
 	if v.seen(&m.layout, l, m.pointers, m.largest/4) >= 2 {
-		if m.launches < m.audit {
+		if m.launches < m.audit || len(v.samples) >= MaxObservations-kept {
 			return false
 		}
 		m.audit = auditEvery * (m.launches + 1)
@@ -140,7 +152,7 @@ func (v *variant) disputed(l *Launch, pointers []pointer, much bool) bool {
 		t, _ := v.slots[at].in.touch(l, p)
 		for k := range v.slots[at].rivals {
 			r, _ := v.slots[at].rivals[k].touch(l, p)
-			if far(t.Span(), r.Span(), much) {
+			if far(&t, &r, much) {
 				return true
 			}
 		}
@@ -148,13 +160,22 @@ func (v *variant) disputed(l *Launch, pointers []pointer, much bool) bool {
 	return false
 }
 
-// far says whether two stretches can be told apart in blocks, or differ much.
-func far(a, b Range, much bool) bool {
+// far says whether two touches can be told apart in blocks, or differ much.
+func far(a, b *Touch, much bool) bool {
 	if much {
-		longer, shorter := max(a.Bytes, b.Bytes), min(a.Bytes, b.Bytes)
-		return longer-shorter >= max(2*Block, longer/4)
+		more, fewer := max(a.weight(), b.weight()), min(a.weight(), b.weight())
+		return more-fewer >= max(2, more/4)
 	}
-	return a.Base/Block != b.Base/Block || (a.End()+Block-1)/Block != (b.End()+Block-1)/Block
+	s, r := a.Span(), b.Span()
+	return s.Base/Block != r.Base/Block || (s.End()+Block-1)/Block != (r.End()+Block-1)/Block || a.weight() != b.weight()
+}
+
+// weight is about how many blocks a touch has.
+func (t *Touch) weight() uint64 {
+	if t.Count > 1 && t.Stride >= t.Bytes+Block {
+		return uint64(t.Count) * ((t.Bytes + Block - 1) / Block)
+	}
+	return (t.Span().Bytes + Block - 1) / Block
 }
 
 // novel says whether a value that was the same in all samples is another now.
