@@ -62,7 +62,10 @@ type ExportedPointer struct {
 	Access string `json:"access"`
 }
 
-const exportFormat = "xmsched templates"
+const (
+	exportFormat  = "xmsched templates"
+	exportVersion = 1
+)
 
 // Describe returns the model in its readable form.
 func (m *Model) Describe() ExportedKernel {
@@ -115,7 +118,7 @@ func (s *slot) describe() ExportedPointer {
 
 // Export writes the library in its readable form.
 func (l *Library) Export() ([]byte, error) {
-	x := Exported{Format: exportFormat, Version: version, Kernels: []ExportedKernel{}}
+	x := Exported{Format: exportFormat, Version: exportVersion, Kernels: []ExportedKernel{}}
 	for _, m := range l.Models() {
 		x.Kernels = append(x.Kernels, m.Describe())
 	}

@@ -19,8 +19,8 @@ func Import(data []byte, c Config) (*Library, error) {
 	if err := json.Unmarshal(data, &x); err != nil {
 		return nil, refuse("%v", err)
 	}
-	if x.Format != exportFormat || x.Version != version {
-		return nil, refuse("format %.40q, version %d: not %q, %d", x.Format, x.Version, exportFormat, version)
+	if x.Format != exportFormat || x.Version != exportVersion {
+		return nil, refuse("format %.40q, version %d: not %q, %d", x.Format, x.Version, exportFormat, exportVersion)
 	}
 	l := NewLibrary(c)
 	for i := range x.Kernels {

@@ -69,7 +69,8 @@ func TestJudgeCountsWhatWasNotForetold(t *testing.T) {
 	other.Kernel, other.Code = "unseen", strings.Repeat("02", 16)
 	lossy := fillLine(fillBase, 1<<20)
 	lossy.Lossy = true
-	j, err := judge(dir, writeLog(t, fillLine(fillBase, 6<<20), fillLine(fillBase, 4<<20), other, lossy))
+	lessons := []observed{fillLine(fillBase, 1<<20), fillLine(fillBase, 3<<20+1), fillLine(fillBase, 5<<20)}
+	j, err := judge(dir, writeLog(t, lessons...), writeLog(t, fillLine(fillBase, 6<<20), fillLine(fillBase, 4<<20), other, lossy))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +88,7 @@ func TestJudgeCountsWhatWasNotForetold(t *testing.T) {
 	if got := template.score.Blocks.FalsePositive(); got <= 0 || got >= allocation.score.Blocks.FalsePositive() {
 		t.Errorf("by templates %v %% are in vain", got)
 	}
-	if b := template.exact.Bytes; b.Touched != 40<<20 || b.FalseNegative() != 0 {
+	if b := j.by[ModeStated].stated.Bytes; b.Touched != 40<<20 || b.FalseNegative() != 0 || b.FalsePositive() != 0 {
 		t.Errorf("to the byte: %+v", b)
 	}
 	if template.evalNS <= 0 {
@@ -101,15 +102,16 @@ func TestJudgeCountsWhatWasNotForetold(t *testing.T) {
 
 func TestJudgeRefusesWhatItCannotRead(t *testing.T) {
 	dir := learntFill(t)
-	if _, err := judge(t.TempDir(), writeLog(t, fillLine(fillBase, 1))); err == nil {
+	line := writeLog(t, fillLine(fillBase, 1))
+	if _, err := judge(t.TempDir(), line, line); err == nil {
 		t.Error("judged by nothing")
 	}
-	if _, err := judge(dir, writeLog(t)); err == nil {
+	if _, err := judge(dir, line, writeLog(t)); err == nil {
 		t.Error("judged without a launch")
 	}
 	bad := fillLine(fillBase, 1)
 	bad.Code = "12"
-	if _, err := judge(dir, writeLog(t, bad)); err == nil {
+	if _, err := judge(dir, line, writeLog(t, bad)); err == nil {
 		t.Error("a kernel without a hash was taken")
 	}
 	if (Predict{Workloads: []string{"nothing"}, Rounds: 1, Layers: 1}).Validate() == nil {

@@ -36,7 +36,7 @@ type sighting struct {
 	ranges  predictor.Ranges
 	watched []predictor.Range
 	touched []predictor.Touch
-	exact   []predictor.Touch // where the kernel states what it touches
+	stated  []predictor.Touch // what the kernel says that it touches; nil: it says nothing
 }
 
 // judgement compares predictions with what was seen.
@@ -48,7 +48,7 @@ type judgement struct {
 // verdict is one way of predicting.
 type verdict struct {
 	score, known predictor.Score // of all launches; of those whose kernel was known
-	exact        predictor.Score // of those whose truth is known to the byte
+	stated       predictor.Score // of those whose kernel states what it touches, to the byte
 	evalNS       float64         // of one prediction
 }
 
@@ -61,9 +61,9 @@ func (j judgement) known() float64 {
 	return 100 * float64(v.known.Launches) / float64(v.score.Launches)
 }
 
-// judge predicts every launch of a log by the templates in a directory, and by whole
-// allocations.
-func judge(templates, log string) (judgement, error) {
+// judge predicts every launch of the judged log by the templates in a directory, by whole
+// allocations, and by templates that were taught what the kernels of the learnt log state.
+func judge(templates, learntLog, judgedLog string) (judgement, error) {
 	data, err := os.ReadFile(filepath.Join(templates, "store"))
 	if err != nil {
 		return judgement{}, fmt.Errorf("nothing was learnt: %w", err)
@@ -72,7 +72,11 @@ func judge(templates, log string) (judgement, error) {
 	if err != nil {
 		return judgement{}, err
 	}
-	launches, err := readObserved(log)
+	launches, err := readObserved(judgedLog)
+	if err != nil {
+		return judgement{}, err
+	}
+	lessons, err := readObserved(learntLog)
 	if err != nil {
 		return judgement{}, err
 	}
@@ -86,7 +90,20 @@ func judge(templates, log string) (judgement, error) {
 	j := judgement{kernels: len(known), by: map[string]*verdict{}}
 	j.by[ModeTemplate] = compare(launches, learnt, known)
 	j.by[ModeAllocation] = compare(launches, predictor.NewLibrary(predictor.Config{}), nil)
+	j.by[ModeStated] = compare(launches, taught(lessons), nil)
 	return j, nil
+}
+
+// taught learns from the launches what their kernels state: every byte of it.
+func taught(launches []sighting) *predictor.Library {
+	library := predictor.NewLibrary(predictor.Config{})
+	for i := range launches {
+		l := &launches[i]
+		if l.stated != nil {
+			library.Kernel(l.kernel, 0).Observe(&l.launch, &l.ranges, &predictor.Observation{Touched: l.stated, Grain: 1})
+		}
+	}
+	return library
 }
 
 // compare predicts the launches by a library.
@@ -104,8 +121,8 @@ func compare(launches []sighting, library *predictor.Library, known map[predicto
 		if known[l.kernel.Key] {
 			v.known.Add(score)
 		}
-		if exact, ok := predictor.Compare(touches, l.exact); ok && l.exact != nil {
-			v.exact.Add(exact)
+		if stated, ok := predictor.Compare(touches, l.stated); ok && l.stated != nil {
+			v.stated.Add(stated)
 		}
 	}
 	v.evalNS = evaluation(launches, library)
@@ -181,7 +198,7 @@ func (o *observed) sighting() (sighting, error) {
 	for _, t := range o.Touched {
 		l.touched = append(l.touched, predictor.Touch{Base: t[0], Bytes: t[1], Count: 1, Access: predictor.Access(t[2])})
 	}
-	l.exact = stated(o, params)
+	l.stated = stated(o, params)
 	return l, nil
 }
 

@@ -38,14 +38,15 @@ const scienceBuffers = 5
 
 // scientist runs them. mirror is what each buffer must hold.
 type scientist struct {
-	gpu    *gpu
-	module *cuda.Module
-	stream cuda.Stream
-	rng    *rand.Rand
-	words  uint32 // of a buffer
-	dense  uint32
-	at     [scienceBuffers]uint64
-	mirror [scienceBuffers][]byte
+	gpu     *gpu
+	module  *cuda.Module
+	stream  cuda.Stream
+	rng     *rand.Rand
+	indices *rand.Rand // of what is gathered
+	words   uint32     // of a buffer
+	dense   uint32
+	at      [scienceBuffers]uint64
+	mirror  [scienceBuffers][]byte
 }
 
 // RunScience launches each kernel so many times, and compares what it wrote with what
@@ -62,7 +63,7 @@ func RunScience(_ Steering, say *Speaker, c Science) error {
 	if err := say.Say(Event{Kind: KindReady, Facts: &g.facts}); err != nil {
 		return err
 	}
-	s := &scientist{gpu: g, rng: rand.New(rand.NewPCG(c.Seed, 3)), words: uint32(c.MiB) << 18, dense: uint32(c.Dense)}
+	s := &scientist{gpu: g, rng: rand.New(rand.NewPCG(c.Seed, 3)), indices: rand.New(rand.NewPCG(c.Seed, 4)), words: uint32(c.MiB) << 18, dense: uint32(c.Dense)}
 	if err := s.prepare(); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (s *scientist) arguments(name string) (values []any, err error) {
 	case "xm_sparse":
 		return s.sparse()
 	case "xm_gather":
-		return []any{a[0], a[1], a[2], s.upTo(min(n, scattered)), s.upTo(n)}, nil
+		return s.gather()
 	case "xm_wavelet":
 		rows := s.upTo(64)
 		pitch := s.upTo(n/rows) + 1
@@ -164,6 +165,20 @@ func (s *scientist) arguments(name string) (values []any, err error) {
 		return []any{a[0], uint32(s.rng.IntN(3)), s.upTo(n)}, nil
 	}
 	return nil, fmt.Errorf("nobody knows what to launch %s with", name)
+}
+
+// gather draws indices over all of the part of the table that the launch names: what an
+// earlier kernel left there would lead to the table's beginning alone.
+func (s *scientist) gather() ([]any, error) {
+	n, size := s.upTo(min(s.words, scattered)), s.upTo(s.words)
+	index := make([]uint32, n)
+	for i := range index {
+		index[i] = s.indices.Uint32()
+	}
+	if err := s.put(1, index); err != nil {
+		return nil, err
+	}
+	return []any{s.at[0], s.at[1], s.at[2], n, size}, nil
 }
 
 // sparse makes a matrix whose rows have a few entries about its diagonal.

@@ -30,12 +30,14 @@ llama              a language model's decode, other lengths of prompts
 false_negative     what was touched and not foretold, in blocks of 2 MiB
 false_positive     what was foretold and not touched
 missed, vain       launches with any of these
-*_bytes            the same to the byte, of kernels that state what they touch
+*_bytes            in bytes, mode stated
 known_*            of launches whose kernel had been seen while learning
 eval               one prediction
-learn              the longest run that was learnt from, all in all
+learn              the runs that were learnt from, all in all
 
-mode allocation takes every allocation that a launch has a pointer into as touched.`,
+mode allocation takes every allocation that a launch has a pointer into as touched.
+mode stated        is taught by what kernels of ours state that they touch, not by page
+                   faults, which tell blocks and no bytes.`,
 		Example: "  xbench predict --workloads science\n  xbench predict --workloads resnet152,llama --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,7 +47,7 @@ mode allocation takes every allocation that a launch has a pointer into as touch
 			return c.withLab(cmd, func(ctx context.Context, lab *experiment.Lab) error {
 				_, err := measure(ctx, cmd, &c, e, lab.RunPredict, []string{"workload"}, []string{
 					"launches", "false_negative_pct", "false_positive_pct", "missed_launches_pct", "vain_launches_pct", "known_launches_pct",
-					"known_false_negative_pct", "known_false_positive_pct", "eval_ns", "learn_s",
+					"known_false_negative_pct", "known_false_positive_pct", "false_negative_bytes_pct", "false_positive_bytes_pct", "eval_ns", "learn_s",
 				})
 				return err
 			})
@@ -56,7 +58,7 @@ mode allocation takes every allocation that a launch has a pointer into as touch
 	f.StringSliceVar(&e.Workloads, "workloads", []string{experiment.WorkloadScience}, "science, resnet152, vgg19, inception_v3, densenet201, training, llama")
 	f.StringVar(&e.Python, "python", "python3", "interpreter")
 	f.IntVar(&e.MiB, "mib", 0, "MiB of each buffer of the scientific kernels; 0: as suits the device")
-	f.IntVar(&e.Rounds, "rounds", 130, "launches of each scientific kernel in a run; numbers 1, 2, 4, 8, … are looked at")
+	f.IntVar(&e.Rounds, "rounds", 40, "launches of each scientific kernel in a run; numbers 1, 2, 4, 8, … are looked at")
 	f.StringVar(&e.Logs, "logs", "", "keep what was seen and learnt in `DIRECTORY`, which is there")
 	f.IntVar(&e.Layers, "layers", 32, "layers of the language model")
 	return cmd
