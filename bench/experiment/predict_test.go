@@ -118,3 +118,65 @@ func TestJudgeRefusesWhatItCannotRead(t *testing.T) {
 		t.Error("an unknown workload was taken")
 	}
 }
+
+// learnFrom is a library that learnt a log, and a directory with it.
+func learnFrom(t *testing.T, log string) (*predictor.Library, string) {
+	t.Helper()
+	lessons, err := readObserved(log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	library := predictor.NewLibrary(predictor.Config{})
+	for i := range lessons {
+		l := &lessons[i]
+		library.Kernel(l.kernel, 1).Observe(&l.launch, &l.ranges, &predictor.Observation{Touched: l.touched, Grain: predictor.Block, Watched: l.watched})
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "store"), library.Encode(0), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return library, dir
+}
+
+// TestRecordedLaunches learns from what the simulated device showed of four programs,
+// and predicts the launches of a fifth, as page faults of an H200 told them (its
+// XMSCHED_LEARN_LOG of predict --workloads science --mib 32).
+func TestRecordedLaunches(t *testing.T) {
+	const learnt, seen = "testdata/science.learnt", "testdata/science.judged"
+	_, dir := learnFrom(t, learnt)
+	j, err := judge(dir, learnt, seen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b := j.by[ModeTemplate].score; b.Launches < 15 || b.Blocks.FalseNegative() > 0.25 || b.Blocks.FalsePositive() > 1 {
+		t.Errorf("of %d launches %.3f %% of the blocks are missed, %.3f %% in vain", b.Launches, b.Blocks.FalseNegative(), b.Blocks.FalsePositive())
+	}
+	if b := j.by[ModeStated].stated; b.Launches < 10 || b.Bytes.FalseNegative() > 0.25 || b.Bytes.FalsePositive() > 1 {
+		t.Errorf("of %d launches %.3f %% of the bytes are missed, %.3f %% in vain", b.Launches, b.Bytes.FalseNegative(), b.Bytes.FalsePositive())
+	}
+}
+
+// TestRecordedGather: now and then the indices, which another kernel left, lead to the
+// table's beginning alone. What is predicted then is what may be touched at most, not
+// the allocation, and nothing is missed.
+func TestRecordedGather(t *testing.T) {
+	library, _ := learnFrom(t, "testdata/stale.learnt")
+	launches, err := readObserved("testdata/stale.learnt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shapes := map[string]bool{}
+	for _, v := range library.Models()[0].Describe().Variants {
+		for _, p := range v.Pointers {
+			shapes[p.Shape] = true
+		}
+	}
+	if !shapes["bound"] || shapes["allocation"] {
+		t.Errorf("templates are %v", shapes)
+	}
+	templates := compare(launches, library, nil).score
+	whole := compare(launches, predictor.NewLibrary(predictor.Config{}), nil).score
+	if templates.Missed > 0 || templates.Blocks.FalsePositive() > whole.Blocks.FalsePositive()/2 {
+		t.Errorf("%d launches missed, %.1f %% in vain; by allocations %.1f %%", templates.Missed, templates.Blocks.FalsePositive(), whole.Blocks.FalsePositive())
+	}
+}
