@@ -58,6 +58,7 @@ type model struct {
 	pending bool // somebody waits
 	asked   bool // and the carrier knows it
 	lost    bool
+	told    bool // the carrier knows that
 	steps   int
 }
 
@@ -80,16 +81,20 @@ func (m *model) must(ok bool, format string, args ...any) {
 func (m *model) enter(s memory.Step) error {
 	m.steps++
 	m.must(m.steps < 100_000, "no end")
-	m.must(!m.lost, "%s after the move was lost", s)
+	m.must(!m.told, "%s after the move was lost", s)
 	m.must(m.asked || !m.pending, "%s without a look whether somebody waits", s)
 	m.must(!m.asked || s.Act != memory.Reserve && s.Act != memory.Map && s.Act != memory.CopyOut, "%s although somebody waits", s)
 	m.retarget(m)
 	m.pending = m.pending || m.wants()
-	if err := m.fail(s.Act.String()); err != nil {
-		m.lost = errors.Is(err, syscall.EPERM)
-		return err
+	err := m.fail(s.Act.String())
+	if m.lost { // and the call that found it out has not ended
+		err = syscall.EPERM
 	}
-	return nil
+	if err != nil {
+		m.lost = errors.Is(err, syscall.EPERM)
+		m.told = m.lost && s.Act != memory.Map
+	}
+	return err
 }
 
 func (m *model) do(s memory.Step) error {
@@ -156,6 +161,7 @@ func (m *model) called() (landing, bool) {
 	if c.err == nil {
 		c.err = m.apply(c.step)
 	}
+	m.told = m.told || errors.Is(c.err, syscall.EPERM)
 	return landing{call: true, step: c.step, err: c.err}, true
 }
 
@@ -308,7 +314,7 @@ func TestPropertyNothingIsLost(t *testing.T) {
 		p, c := newPlanner(), carrier{world: m}
 		for range rapid.IntRange(1, 5).Draw(t, "plans") {
 			m.bound = memory.Bytes(rapid.IntRange(0, 1300).Draw(t, "target")) * memory.MiB
-			m.pending, m.asked, m.lost = false, false, false
+			m.pending, m.asked, m.lost, m.told = false, false, false, false
 			p.list = append(p.list[:0], m.listing()...)
 			goal, err := p.make(m.bound, false)
 			if err != nil {

@@ -83,7 +83,7 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 		}
 		turn := func(target memory.Bytes) {
 			m.bound = target
-			m.pending, m.asked, m.lost = false, false, false
+			m.pending, m.asked, m.lost, m.told = false, false, false, false
 			s.planner.list = append(s.planner.list[:0], m.listing()...)
 			goal, err := s.planner.make(m.bound, false)
 			if err != nil {

@@ -119,14 +119,16 @@ func (f *forecast) order() {
 // exchange is what it would do to have on the device what is used most.
 type exchange struct {
 	in   memory.Bytes // that would come in
+	out  memory.Bytes // that would have to go for that
 	gain memory.Bytes // by which less would be touched in host memory in the coming turn
 }
 
 // pays says whether an exchange is worth its copies. While the process could run
 // instead, each byte that comes in has to spare two that it would have read from
-// the host: it stands still meanwhile.
+// the host: it stands still meanwhile. What there is room for is no exchange: it comes
+// in, and what there will be room for after it.
 func (x exchange) pays(open bool) bool {
-	if x.in < memory.BatchBytes {
+	if x.in < memory.BatchBytes || x.out == 0 {
 		return false
 	}
 	if open {
@@ -164,6 +166,7 @@ func (f *forecast) pick(target memory.Bytes) (x exchange) {
 		s := &f.segments[i]
 		if resident+x.in > target && s.State.OnDevice() && !s.chosen && !s.stays() && !s.Arena {
 			resident -= s.Bytes
+			x.out += s.Bytes
 			x.gain -= s.heat
 		}
 	}
