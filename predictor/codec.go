@@ -263,7 +263,7 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 		s.at = uint16(r.upTo(mapSlot + maxMaps - 1))
 		s.vague = r.bool()
 		s.in = decodeTemplate(r)
-		s.near = int(r.upTo(maxRivals))
+		s.near = int(r.upTo(maxNear))
 		s.rivals = make([]template, r.count(maxRivals))
 		for k := range s.rivals {
 			s.rivals[k] = decodeTemplate(r)

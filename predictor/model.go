@@ -110,16 +110,16 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		for at < len(v.slots) && v.slots[at].at < p.slot {
 			at++
 		}
-		t := &wholeAllocation
+		s := &anyAllocation
 		if at < len(v.slots) && v.slots[at].at == p.slot {
-			t = &v.slots[at].in
+			s = &v.slots[at]
 		}
-		if t.wide {
+		if s.in.wide {
 			basis = min(basis, Partly)
 		}
-		touch, ok := t.touch(l, p)
-		if at < len(v.slots) && v.slots[at].at == p.slot {
-			touch, ok = v.slots[at].longest(touch, ok, l, p)
+		touch, ok := s.in.touch(l, p)
+		if s.near > 0 {
+			touch, ok = s.longest(touch, l, p)
 		}
 		if ok {
 			dst = append(dst, touch)
@@ -128,15 +128,15 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 	return dst, basis
 }
 
-// longest is a touch, or a longer one that is about as likely.
-func (s *slot) longest(t Touch, ok bool, l *Launch, p *pointer) (Touch, bool) {
+// longest makes a touch as long as the longest template that is about as likely: all
+// of them are one stretch.
+func (s *slot) longest(t Touch, l *Launch, p *pointer) (Touch, bool) {
+	room := p.in.End() - p.address
 	for i := range s.near {
-		if other, there := s.rivals[i].touch(l, p); there && (!ok || other.Bytes > t.Bytes) {
-			other.Access = t.Access
-			t, ok = other, true
-		}
+		t.Bytes = max(t.Bytes, min(s.rivals[i].bytes.eval(l, room), room))
 	}
-	return t, ok
+	t.Base, t.Access = p.address, s.in.access
+	return t, t.Bytes > 0
 }
 
 func (m *Model) variant(l *Launch, pointers []pointer) *variant {

@@ -47,6 +47,9 @@ type slot struct {
 	vague bool
 }
 
+// anyAllocation is the slot of a pointer of which nothing is known.
+var anyAllocation = slot{in: wholeAllocation}
+
 // Limits of a model.
 const (
 	// MaxObservations is how many observations one variant is learnt from.
@@ -55,6 +58,7 @@ const (
 	maxDepth        = 2
 	maxBranches     = 4
 	maxRivals       = 12
+	maxNear         = 3
 	maxSplits       = 16 // values that are tried
 	rivalBits       = 14 // how much longer a rival is
 	nearBits        = 3  // and one that is about as likely
@@ -306,7 +310,7 @@ func (n *slot) setRivals(s *slotFit) {
 			continue
 		}
 		at := len(n.rivals)
-		if near(&s.candidates[s.chosen], other) {
+		if n.near < maxNear && near(&s.candidates[s.chosen], other) {
 			at = n.near
 			n.near++
 		}

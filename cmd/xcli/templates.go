@@ -67,7 +67,8 @@ func templatesListCommand(o *options) *cobra.Command {
 them (JUDGED): of the memory that they touched MISSED was not foretold, of what was
 foretold VAIN was not touched, both in blocks of 2 MiB. TEMPLATES are the kinds: how many
 of its pointers lead to a fixed extent, to one linear in a product of launch values, to
-rows apart from each other (strided), or are taken for the whole allocation.`,
+rows apart from each other (strided), to a part of a linear one that memory decides
+(bound), or are taken for the whole allocation.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			kernels, err := loadTemplates()
@@ -116,7 +117,7 @@ func shapes(k predictor.ExportedKernel) string {
 		}
 	}
 	var parts []string
-	for _, shape := range []string{"fixed", "linear", "strided", "allocation"} {
+	for _, shape := range []string{"fixed", "linear", "strided", "bound", "allocation"} {
 		if n := counts[shape]; n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, shape))
 		}
