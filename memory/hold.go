@@ -10,8 +10,9 @@ import (
 // it is not is held as long as anything of it has to move, and does, or it should
 // exchange what it will not use for what it will. One whose turn it is
 // is held back at the beginning until its memory is there, since what is missing
-// costs as much again at every pass over it; later on only for a short stop, if
-// there is a batch to bring in and it ran long enough since the last.
+// costs as much again at every pass over it, and takes the way that others wait for;
+// later on only for a short stop, if there is a batch to bring in and it ran long enough
+// since the last.
 func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
@@ -22,6 +23,9 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	if s.class != due {
 		s.held = out || in || s.exchanges() && progress
 		return
+	}
+	if s.held && now >= s.patience && now < s.limit && progress && s.incoming() >= Granularity {
+		s.patience = min(s.limit, now+p.patience(s.missing())) // the way was not its own, or is slow
 	}
 	batch := max(s.incoming(), s.Exchange)
 	if now >= s.patience && batch >= BatchBytes {

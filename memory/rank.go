@@ -167,10 +167,11 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 	s.due = true
 	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
 	if missing == 0 {
-		s.patience = now
+		s.patience, s.limit = now, now
 		return
 	}
 	s.patience = now + p.patience(missing)
+	s.limit = now + 3*p.patience(missing)
 }
 
 // patience is how long a task is held at most for what it misses.

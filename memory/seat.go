@@ -26,10 +26,10 @@ type seat struct {
 	returned bool // an idle foreground that has given its memory back
 	ran      time.Duration
 
-	// due is when its turn came, patience until when it is held back for its
-	// memory at most.
-	due      bool
-	patience time.Duration
+	// due: its turn has come. It is held back for its memory until patience, and as
+	// long as that comes in until limit.
+	due             bool
+	patience, limit time.Duration
 
 	desired Bytes
 	plan    Bytes // the target that is being worked out

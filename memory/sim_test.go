@@ -116,7 +116,8 @@ func (w *world) plan() {
 	}
 }
 
-// move lets every stopped task move one batch each way at most, sharing the link.
+// move lets every stopped task move one batch each way at most, sharing the link, also
+// with the one that runs if some of its memory is not there.
 func (w *world) move() {
 	outs, ins := 0, 0
 	for i, p := range w.tasks {
@@ -140,6 +141,9 @@ func (w *world) move() {
 		if p.loaded < p.resident && p.outLeft == 0 {
 			ins++
 		}
+	}
+	if p := w.tasks[w.turn]; p.running && p.loaded < p.touches {
+		ins++
 	}
 	for i, p := range w.tasks {
 		if !p.stopped || i == w.turn && !p.hold {
