@@ -146,7 +146,7 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	long := min(max(600*time.Millisecond, time.Duration(3*float64(size)/50e9*float64(time.Second))), 10*time.Second)
 	piece := l.pieceOf(s.Piece, size, 1)
 	small := 4 * memory.MiB
-	if err := l.managedDaemon(ctx, s.Level, "RR", size+2*small+max(4*smallEach, size/64), s.Mode); err != nil {
+	if err := l.managedDaemon(ctx, s.Level, "RR", size+2*small+max(4*smallEach, size/16), s.Mode); err != nil {
 		return nil, 0, err
 	}
 	large := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
