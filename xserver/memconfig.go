@@ -93,7 +93,7 @@ func (s *Server) planeMemory() *plane.Memory {
 
 // newPlane makes the data plane.
 func (s *Server) newPlane() *plane.Plane {
-	p := plane.New(plane.Config{IdleAfter: s.cfg.IdleAfter, Memory: s.planeMemory()}, s.policy)
+	p := plane.New(plane.Config{IdleAfter: s.cfg.IdleAfter, Spin: s.cfg.Spin, Memory: s.planeMemory()}, s.policy)
 	p.SetAwaited(s.managed.awaits)
 	return p
 }

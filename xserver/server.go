@@ -49,6 +49,9 @@ const DefaultPolicy = "HPF"
 // DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
 const DefaultIdleAfter = plane.DefaultIdleAfter
 
+// MaxSpin bounds Config.Spin.
+const MaxSpin = plane.MaxSpin
+
 // Config is what a daemon is started with.
 type Config struct {
 	// Dir is the run directory.
@@ -62,6 +65,9 @@ type Config struct {
 	// work until that counts as idle, compute.MinIdleAfter to MaxIdleAfter.
 	// Default DefaultIdleAfter.
 	IdleAfter time.Duration
+	// Spin is for how long after an edge the daemon looks for the next one instead of
+	// sleeping, 0 to MaxSpin: decisions come sooner, for a core. Default 0.
+	Spin time.Duration
 	// IdleConnection is how long a connection to the control socket is kept on
 	// which no request is under way. Default 1 min: who asks now and then connects
 	// once, and who died in a way that nobody saw does not hold a place for ever.
@@ -120,7 +126,7 @@ type Server struct {
 
 // New takes the run directory and opens its sockets. A *rundir.BusyError says
 // that another daemon is there, a *compute.UnknownPolicyError that the policy
-// does not exist, a *compute.RangeError that IdleAfter is out of range, an
+// does not exist, a *compute.RangeError that IdleAfter or Spin is out of range, an
 // *AddressError that HTTP is to be served elsewhere than on this machine.
 func New(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
@@ -146,6 +152,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if err := (compute.Hints{IdleAfter: s.cfg.IdleAfter}).Validate(); err != nil {
 		return nil, err
+	}
+	if cfg.Spin < 0 || cfg.Spin > MaxSpin {
+		return nil, &compute.RangeError{Hint: "spin", Value: cfg.Spin.String(), Min: "0s", Max: MaxSpin.String()}
 	}
 	if cfg.Policy != "" {
 		p, err := compute.PolicyByName(cfg.Policy)

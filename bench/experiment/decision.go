@@ -27,6 +27,7 @@ type Decision struct {
 	Edges   int           // ready edges
 	Idle    time.Duration // span over which the daemon's CPU time is read while nothing changes
 	Clients int           // registered tasks, the two included
+	Spin    time.Duration // for which the daemon looks after an edge before it sleeps
 	Rate    float64       // edges a second, ready and idle ones, that the further clients make together; 0: none
 }
 
@@ -39,6 +40,7 @@ func (d Decision) Validate() error {
 		limit.Check("edges", d.Edges, 1, 100_000),
 		limit.Check("idle", d.Idle, time.Second, 10*time.Minute),
 		limit.Check("clients", d.Clients, 2, 4096),
+		limit.Check("spin", d.Spin, 0, time.Second),
 		limit.Check("edges-per-s", d.Rate, 0, 1e6),
 	)
 }
@@ -51,7 +53,7 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 	if report == nil {
 		report = func(string, int, int) {}
 	}
-	if err := l.Daemon(ctx); err != nil {
+	if err := l.startDaemon(ctx, "--spin", d.Spin.String()); err != nil {
 		return rows.Row{}, nil, err
 	}
 	defer l.StopDaemon()
@@ -108,6 +110,9 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 		return rows.Row{}, nil, fmt.Errorf("decision: %w", err)
 	}
 	params := rows.Params{"clients": d.Clients, "idle_s": d.Idle.Seconds()}
+	if d.Spin > 0 {
+		params["spin_us"] = float64(d.Spin) / float64(time.Microsecond)
+	}
 	metrics := rows.Metrics{
 		"p50_us": s.P50, "p90_us": s.P90, "p99_us": s.P99, "max_us": s.Max, "daemon_idle_pct": idlePct,
 		"floor_p50_us": f.P50, "floor_p99_us": f.P99,

@@ -37,12 +37,13 @@ what the daemon then takes of a core.`,
 				if err != nil {
 					return err
 				}
-				return c.emit(cmd.OutOrStdout(), []rows.Row{row}, []string{"clients"}, []string{"p50_us", "p90_us", "p99_us", "max_us", "floor_p50_us", "floor_p99_us", "daemon_idle_pct", "edges_per_s", "daemon_busy_pct"})
+				return c.emit(cmd.OutOrStdout(), []rows.Row{row}, []string{"clients", "spin_us"}, []string{"p50_us", "p90_us", "p99_us", "max_us", "floor_p50_us", "floor_p99_us", "daemon_idle_pct", "edges_per_s", "daemon_busy_pct"})
 			})
 		},
 	}
 	c.flags(cmd)
 	cmd.Flags().IntVar(&e.Edges, "edges", 1000, "ready edges")
+	cmd.Flags().DurationVar(&e.Spin, "spin", 0, "how long the daemon looks for another edge before it sleeps; see xserver --spin")
 	cmd.Flags().IntVar(&e.Clients, "clients", 2, "registered tasks")
 	cmd.Flags().Float64Var(&e.Rate, "edges-per-s", 10_000, "edges that the further clients make together in the end; 0: none")
 	cmd.Flags().DurationVar(&e.Idle, "idle", 5*time.Second, "how long the daemon's CPU time is read while nothing changes")

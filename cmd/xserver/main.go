@@ -27,7 +27,7 @@ func main() {
 
 func command() *cobra.Command {
 	var dir, policy, level string
-	var idleAfter time.Duration
+	var idleAfter, spin time.Duration
 	var http, metrics string
 	var shared bool
 	var p probing
@@ -44,7 +44,7 @@ func command() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter, HTTP: http, Metrics: metrics, Memory: managed}, level, p)
+			return serve(c, xserver.Config{Dir: dir, Shared: shared, Policy: policy, IdleAfter: idleAfter, Spin: spin, HTTP: http, Metrics: metrics, Memory: managed}, level, p)
 		},
 	}
 	c.Flags().StringVar(&dir, "dir", "", "run directory (default $XMSCHED_DIR, $XDG_RUNTIME_DIR/xmsched, /run/xmsched as root)")
@@ -52,6 +52,8 @@ func command() *cobra.Command {
 	c.Flags().StringVar(&policy, "policy", "", fmt.Sprintf("policy: %s (default: the last one, else %s)", strings.Join(compute.PolicyNames(), ", "), xserver.DefaultPolicy))
 	c.Flags().DurationVar(&idleAfter, "idle-after", xserver.DefaultIdleAfter, "how long a program without work keeps the lower ones out: 1us to 1s; a program's own hint counts before it")
 	cli.Allow(c, "idle-after", fmt.Sprintf("%v to %v", compute.MinIdleAfter, compute.MaxIdleAfter))
+	c.Flags().DurationVar(&spin, "spin", 0, "for how long after a program got or lost work to look for the next such edge instead of sleeping, up to 1s, such as 5ms: decisions come sooner by what it takes to wake a thread, and cost a core while programs have edges")
+	cli.Allow(c, "spin", fmt.Sprintf("0s to %v", xserver.MaxSpin))
 	c.Flags().BoolVar(&p.none, "no-probe", false, "do not probe devices of which no spec sheet is stored: no level 3 on those")
 	c.Flags().BoolVar(&p.sim, "sim", false, "serve programs on the simulated GPU: probe that one, started if need be")
 	c.Flags().StringVar(&http, "http", "", "serve XSched's HTTP interface, and ours under /v1, on this loopback `ADDRESS`, such as 127.0.0.1:50000; xcli token shows what to ask with")

@@ -53,7 +53,7 @@ func BenchmarkLoopEdges(b *testing.B) {
 	}
 }
 
-func benchAttachment(b *testing.B, i int) Attachment {
+func benchAttachment(b testing.TB, i int) Attachment {
 	page, err := board.Create(1, 1)
 	if err != nil {
 		b.Fatal(err)

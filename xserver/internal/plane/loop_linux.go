@@ -26,7 +26,8 @@ type Attachment struct {
 }
 
 // Loop runs a Plane on an OS thread of its own: it sleeps in epoll over bells,
-// pidfds, sockets and one timer, and hands everything slow to others.
+// pidfds, sockets and one timer, and hands everything slow to others. For Config.Spin
+// after a bell rang it looks for the next one instead of sleeping.
 type Loop struct {
 	plane *Plane
 	start time.Time
@@ -41,6 +42,7 @@ type Loop struct {
 	byIndex  map[int32]*attached // what epoll names
 	indices  int32
 	more     bool          // the plane has more to do at once
+	stirred  time.Duration // when a bell last rang
 	armed    time.Duration // what the timer stands at; 0: not armed
 	suspects []ProcessID   // reused
 	muted    []*attached   // whose bells are not listened to
@@ -265,15 +267,24 @@ func (l *Loop) thread() {
 	defer close(l.done)
 	nameThisThread("xm-decisions")
 	preferThisThread()
+	defer l.release()
 	events := make([]unix.EpollEvent, 128)
 	l.turn(nil)
 	for !l.isClosed() {
-		n, err := unix.EpollWait(l.epoll, events, l.wait())
-		if err != nil && !errors.Is(err, unix.EINTR) {
-			break // the epoll descriptor itself is gone
+		wait := l.wait()
+		n, err := unix.EpollWait(l.epoll, events, wait)
+		switch {
+		case err != nil && !errors.Is(err, unix.EINTR):
+			return // the epoll descriptor itself is gone
+		case n <= 0 && wait == 0 && !l.more:
+			continue // it spins
 		}
 		l.turn(events[:max(n, 0)])
 	}
+}
+
+// release lets everybody go, as the loop ends.
+func (l *Loop) release() {
 	l.plane.Release()
 	for id := range l.attached {
 		l.remove(id)
@@ -284,9 +295,9 @@ func (l *Loop) thread() {
 }
 
 // wait is how long epoll may wait, in ms: not at all while there is more to do at once,
-// else until the timer or somebody else calls.
+// or a bell rang a moment ago, else until the timer or somebody else calls.
 func (l *Loop) wait() int {
-	if l.more {
+	if l.more || l.plane.cfg.Spin > 0 && l.now()-l.stirred < l.plane.cfg.Spin {
 		return 0
 	}
 	return -1
@@ -312,6 +323,7 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 		case onTimer:
 			l.armed = 0
 		case onBell:
+			l.stirred = begin
 			l.ring(e.Pad)
 		case onDeath, onSocket:
 			if a, ok := l.byIndex[e.Pad]; ok {

@@ -42,6 +42,10 @@ type Config struct {
 	// Heartbeat is the time between two beats. Default 200 ms; clients take a
 	// heart that stood still for 0.85 s for dead, so that they go on within 1 s.
 	Heartbeat time.Duration
+	// Spin is for how long after an edge the loop looks for the next one instead of
+	// sleeping: 0 to MaxSpin. Default 0. It takes a core while programs have edges, and
+	// spares what waking a thread costs.
+	Spin time.Duration
 	// Epoch is the plane's time 0 by CLOCK_MONOTONIC, in ns, which clients' claims of
 	// times are in. 0: not known, and no such claim is used.
 	Epoch uint64
@@ -51,6 +55,9 @@ type Config struct {
 
 // DefaultIdleAfter is Config.IdleAfter where nobody says otherwise.
 const DefaultIdleAfter = 200 * time.Microsecond
+
+// MaxSpin bounds Config.Spin.
+const MaxSpin = time.Second
 
 func (c Config) withDefaults() Config {
 	def := func(d *time.Duration, v time.Duration) {
