@@ -180,7 +180,7 @@ XM_INTERNAL void xm_seg_forget(struct xm_seg *s);
 
 /* Shows the figures on the board. */
 XM_INTERNAL void xm_mem_tell(struct xm_mem *m);
-/* Wakes those who wait for room, if there is less on the device than there was. No lock held. */
+/* Tells the daemon, for those who wait for room, if there is less on the device than there was. No lock held. */
 XM_INTERNAL void xm_mem_fell(struct xm_mem *m, uint64_t before);
 
 /* --- mem_vmm.c: the driver. No lock but the move lock ---------------------- */

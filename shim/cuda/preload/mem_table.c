@@ -328,7 +328,6 @@ void xm_mem_tell(struct xm_mem *m)
 
 void xm_mem_fell(struct xm_mem *m, uint64_t before)
 {
-	uint32_t *word = NULL;
 	bool fell;
 
 	pthread_mutex_lock(&xm_mem_lock);
@@ -337,12 +336,7 @@ void xm_mem_fell(struct xm_mem *m, uint64_t before)
 	if (!fell)
 		return;
 	pthread_mutex_lock(&xm_lock);
-	if (xm_state.board && xm_state.devs[xm_mem_index(m)].section && !xm_state.leaving) {
-		word = &xm_state.board->more[xm_mem_index(m)].library_memory.freed;
-		__atomic_fetch_add(word, 1, __ATOMIC_SEQ_CST);
+	if (xm_state.board && xm_state.devs[xm_mem_index(m)].section && !xm_state.leaving)
 		xm_signal_fd(xm_state.event_fd);
-	}
 	pthread_mutex_unlock(&xm_lock);
-	if (word) /* the mapping stays */
-		xm_wake_word((const _Atomic uint32_t *)word);
 }

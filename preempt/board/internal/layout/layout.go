@@ -132,8 +132,7 @@ type LibraryMemory struct {
 	Kept     uint64             `c:"kept" doc:"of slots that are clean copies of segments on the device"`
 	Slots    uint64             `c:"slots" doc:"of all slots there are, free ones included"`
 	PinnedBy [MemoryPins]uint64 `c:"pinned_by" doc:"client_memory.pinned by kind: pools, mapped by the program, arrays, unified, allocated under peer access"`
-	Freed    uint32             `c:"freed" doc:"adds 1 whenever resident bytes fell without a move. Shared futex word"`
-	_        uint32             `c:"pad0"`
+	_        uint64             `c:"pad0"`
 }
 
 // More is what there is of a device beyond its section.

@@ -262,15 +262,13 @@ struct xm_library_memory {
 	uint64_t kept; /* of slots that are clean copies of segments on the device */
 	uint64_t slots; /* of all slots there are, free ones included */
 	uint64_t pinned_by[5]; /* client_memory.pinned by kind: pools, mapped by the program, arrays, unified, allocated under peer access */
-	uint32_t freed; /* adds 1 whenever resident bytes fell without a move. Shared futex word */
-	uint32_t pad0;
+	uint64_t pad0;
 };
 _Static_assert(sizeof(struct xm_library_memory) == 64, "size of xm_library_memory");
 _Static_assert(offsetof(struct xm_library_memory, kept) == 0, "offset of xm_library_memory.kept");
 _Static_assert(offsetof(struct xm_library_memory, slots) == 8, "offset of xm_library_memory.slots");
 _Static_assert(offsetof(struct xm_library_memory, pinned_by) == 16, "offset of xm_library_memory.pinned_by");
-_Static_assert(offsetof(struct xm_library_memory, freed) == 56, "offset of xm_library_memory.freed");
-_Static_assert(offsetof(struct xm_library_memory, pad0) == 60, "offset of xm_library_memory.pad0");
+_Static_assert(offsetof(struct xm_library_memory, pad0) == 56, "offset of xm_library_memory.pad0");
 
 /* What there is of a device beyond its section. */
 struct xm_more {
