@@ -123,8 +123,6 @@ static bool from_behind(struct xm_pool *p, uintptr_t key, uint64_t asked, CUdevi
 
 	pthread_mutex_lock(&xm_mem_lock);
 	b = xm_piece_take_behind(p, xm_round_up(asked, XM_UNIT), &other);
-	if (b)
-		xm_order_keep(other);
 	pthread_mutex_unlock(&xm_mem_lock);
 	if (!b)
 		return false;

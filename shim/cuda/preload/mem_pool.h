@@ -89,7 +89,8 @@ extern XM_INTERNAL _Atomic uint32_t xm_pool_due;
 
 /* A piece of so much, from the stream's own shelf or from everybody's; it is on no shelf then. */
 XM_INTERNAL struct xm_block *xm_piece_take(struct xm_pool *p, const struct xm_order *o, uint64_t room);
-/* The same from a stream's shelf that is not the caller's. *order: who must be waited for, up to the piece's place. */
+/* The same from a stream's shelf that is not the caller's. *order: who must be waited for, up to the piece's place;
+ * held. */
 XM_INTERNAL struct xm_block *xm_piece_take_behind(struct xm_pool *p, uint64_t room, struct xm_order **order);
 /* Free from that place of the stream on; NULL: at once. */
 XM_INTERNAL void xm_piece_give(struct xm_pool *p, struct xm_block *b, struct xm_order *o);

@@ -105,11 +105,16 @@ struct xm_block *xm_piece_take(struct xm_pool *p, const struct xm_order *o, uint
 struct xm_block *xm_piece_take_behind(struct xm_pool *p, uint64_t room, struct xm_order **order)
 {
 	for (struct xm_shelf *s = p->shelves; s; s = s->next) {
-		struct xm_block *b = take(s, room);
+		struct xm_block *b;
 
+		if (!s->pieces)
+			continue;
+		xm_order_keep(s->order); /* that of a stream that is gone would go with its last piece */
+		b = take(s, room);
 		*order = s->order;
 		if (b)
 			return b;
+		xm_order_let_go(s->order);
 	}
 	return NULL;
 }

@@ -481,6 +481,60 @@ static void neighbours_wait_for_the_last(void)
     }
 }
 
+/* What a stream freed that is gone, and not through with it, is waited for by whoever gets it: all of it, in one piece or
+ * in two, and nobody else's are the stream's record and its places meanwhile. */
+static void streams_that_are_gone_are_waited_for(void)
+{
+    for (uint64_t part = 16u << 20; part <= XM_CHUNK; part *= 2) {
+        struct xm_order *o[3];
+        struct xm_pool *p;
+        uint64_t place;
+
+        anew(9);
+        memset(past, 0, sizeof past);
+        for (int i = 0; i < STREAMS; i++)
+            stream_begins(i);
+        pool_begins(0);
+        p = xm_pool_of(owned[0].handle);
+        p->most = XM_CHUNK;
+        o[0] = order_of(live[0]);
+        blocks[0].bytes = XM_CHUNK;
+        WANT(xm_pool_allocate(p, o[0], streams[live[0]]->key, XM_CHUNK, &blocks[0].at), 0);
+        streams[live[0]]->issued++;
+        WANT(xm_order_mark(o[0], streams[live[0]]->key, contexts[0], &place), 0);
+        remember(&blocks[0], live[0]);
+        WANT(xm_pool_free_behind(blocks[0].at, o[0], place), 0);
+        blocks[0].at = 0;
+        xm_orders_stream_gone(streams[live[0]]->key);
+        for (int i = 1; i < 3; i++) {
+            o[i] = order_of(live[i]);
+            if (i == 2 && part == XM_CHUNK) { /* the first has all */
+                TRUE(o[1] != o[2]);
+                let_order_go(o[2]);
+                break;
+            }
+            blocks[i].bytes = part;
+            WANT(xm_pool_allocate(p, o[i], streams[live[i]]->key, part, &blocks[i].at), 0);
+            may_be_used(&blocks[i], live[i]);
+        }
+        for (int i = 1; i < 3; i++) {
+            if (blocks[i].at) {
+                let_order_go(o[i]);
+                WANT(xm_pool_free_now(blocks[i].at), 0);
+            }
+            blocks[i].at = 0;
+        }
+        xm_pool_let_go(p);
+        xm_pool_ended(owned[0].handle);
+        for (int i = 0; i < STREAMS; i++)
+            xm_orders_stream_gone(streams[live[i]]->key);
+        for (int i = 0; i < all_streams; i++)
+            free(streams[i]);
+        all_streams = 0;
+        nothing_is_left();
+    }
+}
+
 int main(void)
 {
     fake_memory_begin();
@@ -492,6 +546,7 @@ int main(void)
     xm_real.cuStreamGetCtx = stream_context;
     context_takes_all();
     neighbours_wait_for_the_last();
+    streams_that_are_gone_are_waited_for();
     for (unsigned i = 1; i <= 60; i++)
         pool_history(i, 400);
     for (unsigned i = 1; i <= 100; i++) {
