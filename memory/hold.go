@@ -11,8 +11,8 @@ import (
 // exchange what it will not use for what it will. One whose turn it is
 // is held back at the beginning until its memory is there, since what is missing
 // costs as much again at every pass over it, and takes the way that others wait for;
-// later on only for a short stop, if there is a batch to bring in and it ran long enough
-// since the last.
+// later on only for a short stop, if there is a batch to bring in, or all that is
+// missing, and it ran long enough since the last.
 func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
@@ -24,11 +24,12 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 		s.held = out || in || s.exchanges() && progress
 		return
 	}
-	if s.held && now >= s.patience && now < s.limit && progress && s.incoming() >= Granularity {
-		s.patience = min(s.limit, now+p.patience(s.missing())) // the way was not its own, or is slow
+	if s.held && in && now >= s.patience && now < s.limit {
+		s.patience = min(s.limit, now+p.patience(s.missing())) // the way, or the room, was not its own yet
 	}
 	batch := max(s.incoming(), s.Exchange)
-	if now >= s.patience && batch >= BatchBytes {
+	whole := s.missing() >= Granularity && s.incoming() >= s.missing()
+	if now >= s.patience && (batch >= BatchBytes || whole) {
 		again := s.patience + 4*p.config.Link.Time(batch) + 4*ahead
 		if now >= again {
 			s.patience = now + p.patience(batch)

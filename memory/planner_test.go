@@ -283,6 +283,42 @@ func TestTheWayInIsTheFirstOnes(t *testing.T) {
 	}
 }
 
+// TestLittleMemoryIsWaitedFor has a task of 8 MiB run for whom another has to make room,
+// sooner or later: it is held back for that while it can be counted on, and stopped again
+// for a moment once there is room. To run from the host would take longer, and the way.
+func TestLittleMemoryIsWaitedFor(t *testing.T) {
+	for room, most := range map[time.Duration]time.Duration{5 * time.Millisecond: 0, 25 * time.Millisecond: 0, 300 * time.Millisecond: 320 * time.Millisecond} {
+		p, err := NewPlanner(Config{Budget: GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := []Claim{
+			{Task: 1, Footprint: 8 * MiB, Ready: true, Open: true, Stopped: true},
+			{Task: 2, Footprint: GiB, Resident: GiB, Ready: true, Stopped: true},
+		}
+		from := time.Second
+		slots := []compute.Slot{{Task: 1, Start: from, Length: from}, {Task: 2, Start: 2 * from, Length: from}}
+		var hosted time.Duration
+		for now := from; now < from+600*time.Millisecond; now += time.Millisecond {
+			out := p.Decide(now, slices.Values(slots), nil, claims)
+			small, large := &claims[0], &claims[1]
+			small.Seen, large.Seen = out.Targets[0].Want, out.Targets[1].Want
+			if large.Resident > out.Targets[1].Bytes && now >= from+room {
+				large.Resident = out.Targets[1].Bytes
+			}
+			switch small.Stopped = out.Targets[0].Hold; {
+			case small.Stopped && out.Targets[0].Bytes >= small.Footprint:
+				small.Resident = small.Footprint
+			case !small.Stopped && small.Resident == 0:
+				hosted += time.Millisecond
+			}
+		}
+		if claims[0].Resident == 0 || hosted > most {
+			t.Errorf("room after %v: %s there, %v from the host", room, claims[0].Resident, hosted)
+		}
+	}
+}
+
 // TestHostileClaims: whatever is claimed, nobody is granted anything while the
 // budget is used up, and nothing overflows.
 func TestHostileClaims(t *testing.T) {
