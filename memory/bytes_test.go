@@ -74,7 +74,7 @@ func TestDeviceBudget(t *testing.T) {
 	for _, c := range []struct{ card, driver, want Bytes }{
 		{143771 * MiB, 3 * GiB, (143771*MiB - 143771*MiB/50 - 3*GiB).Down()}, // an H200
 		{16 * GiB, 512 * MiB, 16*GiB - 2*GiB - 512*MiB},
-		{8 * GiB, 0, 7 * GiB}, // of a small one an eighth stays
+		{8 * GiB, 0, 7 * GiB},                            // of a small one an eighth stays
 		{GiB, 0, 896 * MiB}, {GiB, 512 * MiB, 384 * MiB}, // the simulated one
 		{64 * MiB, 0, 56 * MiB}, {2 * MiB, 0, 0}, {0, 0, 0}, {-1, -1, 0}, {16 * GiB, math.MaxInt64, 0},
 	} {
