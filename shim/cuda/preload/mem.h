@@ -152,6 +152,8 @@ static inline uint64_t xm_round_up(uint64_t n, uint64_t to)
 
 /* The section's memory when it is managed, else NULL. */
 XM_INTERNAL struct xm_mem *xm_mem_of(uint32_t section);
+/* Of the device that the context is on; NULL: it is not known, or not managed. xm_lock not held. */
+XM_INTERNAL struct xm_mem *xm_mem_of_context(CUcontext context);
 static inline uint32_t xm_mem_index(const struct xm_mem *m)
 {
 	return (uint32_t)(m - xm_mems);

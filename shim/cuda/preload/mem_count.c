@@ -287,19 +287,6 @@ void xm_count_context_ended(CUcontext context)
 
 /* --- peers -------------------------------------------------------------------------- */
 
-static struct xm_mem *memory_of(CUcontext context)
-{
-	struct xm_context *c;
-	struct xm_mem *m = NULL;
-
-	pthread_mutex_lock(&xm_lock);
-	c = xm_context_known(context);
-	if (c && c->dev)
-		m = xm_mem_of(c->dev->index);
-	pthread_mutex_unlock(&xm_lock);
-	return m;
-}
-
 /* Access for all that is mapped; what is gone gets it when it comes. */
 static void open_to_peers(struct xm_mem *m)
 {
@@ -333,7 +320,7 @@ void xm_count_peer(CUcontext peer)
 
 	if (!counting() || !xm_real.cuCtxGetDevice || xm_real.cuCtxGetDevice(&device) || !(me = xm_enter()))
 		return;
-	xm_count_reached(memory_of(peer), device);
+	xm_count_reached(xm_mem_of_context(peer), device);
 	xm_leave(me);
 }
 

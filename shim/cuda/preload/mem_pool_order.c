@@ -134,19 +134,6 @@ static struct xm_order *enter(uintptr_t key, CUcontext context, struct xm_mem *m
 
 /* --- finding -------------------------------------------------------------------------------- */
 
-static struct xm_mem *memory_of(CUcontext context)
-{
-	struct xm_context *c;
-	struct xm_mem *m = NULL;
-
-	pthread_mutex_lock(&xm_lock);
-	c = xm_context_known(context);
-	if (c && c->dev)
-		m = xm_mem_of(c->dev->index);
-	pthread_mutex_unlock(&xm_lock);
-	return m;
-}
-
 static CUresult context_of(uintptr_t key, CUcontext current, CUcontext *context)
 {
 	struct xm_quiet quiet;
@@ -181,7 +168,7 @@ struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *resul
 	*result = context_of(key, current, &context);
 	if (*result)
 		return NULL;
-	m = memory_of(context);
+	m = xm_mem_of_context(context);
 	pthread_mutex_lock(&xm_mem_lock);
 	o = xm_order_find(key, current);
 	if (!o)

@@ -1,5 +1,6 @@
 #include "mem.h"
 
+#include "device.h"
 #include "state.h"
 #include "sys.h"
 
@@ -26,6 +27,19 @@ struct xm_mem *xm_mem_of(uint32_t section)
 	if (section >= XM_BOARD_DEVICES || atomic_load(&xm_mems[section].verdict) != XM_MEM_ON)
 		return NULL;
 	return &xm_mems[section];
+}
+
+struct xm_mem *xm_mem_of_context(CUcontext context)
+{
+	struct xm_context *c;
+	struct xm_mem *m = NULL;
+
+	pthread_mutex_lock(&xm_lock);
+	c = xm_context_known(context);
+	if (c && c->dev)
+		m = xm_mem_of(c->dev->index);
+	pthread_mutex_unlock(&xm_lock);
+	return m;
 }
 
 /* --- segments --------------------------------------------------------------- */
