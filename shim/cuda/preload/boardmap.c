@@ -33,6 +33,7 @@
 struct gone_view {
 	struct gone_view *next;
 	void *view;
+	uint32_t generation;  /* of its board */
 	struct xm_thread *by; /* on which the context is going; NULL: it has gone */
 	uint64_t since;
 };
@@ -190,7 +191,7 @@ void xm_board_detach(void)
 }
 
 /* xm_lock held. */
-static void keep_view(struct xm_thread *by, void *view)
+static void keep_view(struct xm_thread *by, void *view, uint32_t generation)
 {
 	struct gone_view *g = free_views;
 
@@ -200,12 +201,14 @@ static void keep_view(struct xm_thread *by, void *view)
 		free_views = g->next;
 	else if (!(g = xm_keep(sizeof *g)))
 		return; /* the view stays mapped for good */
-	*g = (struct gone_view){.next = gone_views, .view = view, .by = by};
+	*g = (struct gone_view){.next = gone_views, .view = view, .generation = generation, .by = by};
 	gone_views = g;
 }
 
-/* xm_lock held. */
-static void drop_gone_views(uint64_t now)
+/* One that a context of long ago has left, to be registered anew; NULL: there is none. They are not unmapped: whether
+ * the driver forgets with a context what was registered in it is not known, and what came to lie at such an address
+ * would be taken for registered. So those of older boards stay for good. xm_lock held. */
+static void *gone_view(uint32_t generation, uint64_t now)
 {
 	struct gone_view **at = &gone_views;
 
@@ -216,16 +219,18 @@ static void drop_gone_views(uint64_t now)
 			at = &g->next;
 			continue;
 		}
-		munmap(g->view, XM_BOARD_SIZE);
 		*at = g->next;
 		g->next = free_views;
 		free_views = g;
+		if (g->generation == generation)
+			return g->view;
 	}
+	return NULL;
 }
 
 void xm_board_forget(struct xm_thread *me, struct xm_context *context)
 {
-	keep_view(me, context->view);
+	keep_view(me, context->view, context->generation);
 	context->view = NULL;
 	context->base = 0;
 	context->generation = 0;
@@ -251,9 +256,11 @@ static void *begin_view(struct xm_context *context, uint32_t generation)
 	context->generation = generation; /* others go on without marks and waits meanwhile */
 	context->base = 0;
 	context->view = NULL; /* of an older board: pinned until the context goes */
-	drop_gone_views(xm_now());
-	if (context->views < XM_VIEWS && xm_real.cuMemHostRegister_v2 && xm_real.cuMemHostGetDevicePointer_v2)
-		view = mmap(NULL, XM_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, xm_state.board_fd, 0);
+	if (context->views < XM_VIEWS && xm_real.cuMemHostRegister_v2 && xm_real.cuMemHostGetDevicePointer_v2) {
+		view = gone_view(generation, xm_now());
+		if (!view)
+			view = mmap(NULL, XM_BOARD_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, xm_state.board_fd, 0);
+	}
 	if (view != MAP_FAILED) {
 		context->asking = true;
 		return view;
@@ -286,8 +293,8 @@ static void end_view(struct xm_context *context, uint32_t generation, void *view
  * nothing can be registered until it has. The next call asks again. */
 static void forget_view(struct xm_context *context, uint32_t generation, void *view)
 {
-	munmap(view, XM_BOARD_SIZE);
 	pthread_mutex_lock(&xm_lock);
+	keep_view(NULL, view, generation);
 	context->asking = false;
 	if (context->generation == generation)
 		context->generation = 0;
@@ -304,6 +311,7 @@ void xm_board_register(struct xm_context *context)
 {
 	uint32_t generation;
 	CUdeviceptr base = 0;
+	bool good;
 	void *view;
 	CUresult r;
 
@@ -318,14 +326,15 @@ void xm_board_register(struct xm_context *context)
 		forget_view(context, generation, view);
 		return;
 	}
-	if (r && r != ALREADY_REGISTERED) {
-		munmap(view, XM_BOARD_SIZE);
-		view = NULL;
-	} else if (xm_real.cuMemHostGetDevicePointer_v2(&base, view, 0)) {
+	good = !r || r == ALREADY_REGISTERED;
+	if (good && xm_real.cuMemHostGetDevicePointer_v2(&base, view, 0))
 		base = 0;
-	}
 	pthread_mutex_lock(&xm_lock);
-	context->views += view != NULL;
+	context->views += good;
+	if (!good) {
+		keep_view(NULL, view, generation);
+		view = NULL;
+	}
 	end_view(context, generation, view, base);
 	pthread_mutex_unlock(&xm_lock);
 	xm_channels_kick();

@@ -98,6 +98,9 @@ func TestLeavingAtClosedGate(t *testing.T) {
 // not told idle.
 func TestContextDestroyedAtClosedGate(t *testing.T) { suspended(t, "context_goes") }
 
+// TestAddressesComeAgain: what we registered for contexts that are long gone is in nobody's way.
+func TestAddressesComeAgain(t *testing.T) { suspended(t, "addresses_come_again") }
+
 // TestKilledAtClosedGate: the device serves the next program as before.
 func TestKilledAtClosedGate(t *testing.T) {
 	t.Parallel()

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -557,6 +558,28 @@ static void context_goes(void)
     }
 }
 
+/* Where the library had something of its own registered for contexts that are long gone, the program can. */
+static void addresses_come_again(void)
+{
+    enum { CONTEXTS = 8, PAGES = 64, BYTES = XM_BOARD_SIZE };
+    CUcontext made;
+    void *at;
+
+    for (int i = 0; i <= CONTEXTS; i++) {
+        if (i == CONTEXTS)
+            usleep(10500 * MS); /* for so long it keeps what a context that is gone may still write to */
+        CHECK(cuCtxCreate_v2(&made, 0, 0));
+        CHECK(cuMemsetD32Async(data, 0, N, NULL));
+        CHECK(cuCtxSynchronize());
+        CHECK(cuCtxDestroy_v2(made));
+    }
+    CHECK(cuCtxSetCurrent(ctx));
+    for (int i = 0; i < PAGES; i++) {
+        TRUE((at = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) != MAP_FAILED);
+        CHECK(cuMemHostRegister_v2(at, BYTES, 0));
+    }
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -565,6 +588,7 @@ static const struct {
     {"pools", pools},           {"queries", queries},           {"bad_launches", bad_launches}, {"capture", capture},
     {"crossing", crossing},     {"blocked", blocked},           {"blocked_hung", blocked_hung}, {"blocked_gone", blocked_gone},
     {"leaves", leaves},         {"leaves_late", leaves_late},   {"context_goes", context_goes},
+    {"addresses_come_again", addresses_come_again},
     {"killed", killed},
 };
 
