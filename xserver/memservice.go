@@ -63,6 +63,7 @@ func (r *registry) wireMemory(who peer.Peer, d plane.DeviceMemoryState) *xserver
 		Uuid: string(d.Device), Name: clean(d.Name, maxName), Budget: uint64(d.Budget), Card: uint64(d.Card),
 		DriverOwned: uint64(d.DriverOwn), Committed: uint64(d.Committed), Over: uint64(d.Over),
 		Oversubscribed: d.Short, LeftBehind: uint64(d.Gone), HostShort: d.HostShort,
+		Link: uint64(d.Link),
 	}
 	if !d.Managed {
 		w.Why = noCard

@@ -158,6 +158,7 @@ func deviceText(d *xserverv1.DeviceMemory) string {
 		there bool
 		text  string
 	}{
+		{d.Link > 0, fmt.Sprintf("link %.3g GB/s each way", float64(d.Link)/1e9)},
 		{d.Slots > 0, "host pool " + amount(d.Slots)},
 		{d.DriverOwned > 0, amount(d.DriverOwned) + " counted for the driver"},
 		{d.LeftBehind > 0, amount(d.LeftBehind) + " of programs that left the daemon"},

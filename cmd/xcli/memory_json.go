@@ -46,6 +46,8 @@ type deviceMemory struct {
 	Free           uint64 `json:"free"`
 	Slots          uint64 `json:"slots"`
 	Kept           uint64 `json:"kept"`
+
+	LinkGBs float64 `json:"link_gb_per_s"` // each way with both busy, by what was moved
 }
 
 type processMemory struct {
@@ -98,7 +100,7 @@ func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
 			Device: d.Uuid, Name: d.Name, Why: d.Why, Budget: d.Budget, Card: d.Card, DriverOwned: d.DriverOwned,
 			Committed: d.Committed, Allocated: d.Allocated, Resident: d.Resident, Host: d.Host, Pinned: d.Pinned,
 			Over: d.Over, LeftBehind: d.LeftBehind, Oversubscribed: d.Oversubscribed, HostShort: d.HostShort,
-			Free: d.Free, Slots: d.Slots, Kept: d.Kept,
+			Free: d.Free, Slots: d.Slots, Kept: d.Kept, LinkGBs: float64(d.Link) / 1e9,
 		})
 		for _, p := range d.Processes {
 			m := p.Memory

@@ -85,7 +85,7 @@ func TestMemoryStats(t *testing.T) {
 		"policy allocation; host: 2 GiB in a pool of 3 GiB, at most ", "; 512 MiB of it clean copies",
 		"test GPU  GPU-01020300-0000-0000-0000-000000000000: budget 16 GiB, ",
 		"6 GiB on the device, 2 GiB on the host, 1 GiB pinned",
-		"host pool 3 GiB", " given, ", " free; ",
+		"host pool 3 GiB", "; link 50.8 GB/s each way", " given, ", " free; ",
 		"TASK", "HIDDEN", "train  16 GiB  8 GiB   6 GiB  2 GiB  3 GiB   1 GiB", "3 GiB", "5 GiB", "1.5s", "1 MiB wasted; ",
 		"3 GiB not copied of 4 GiB compared", "pinned: 512 MiB pools, 256 MiB arrays",
 	} {
@@ -109,6 +109,9 @@ func TestMemoryStats(t *testing.T) {
 	}
 	if h := s.Host; h.Used != 2<<30 || h.Pool != 3<<30 || h.Kept != 1<<29 || h.Limit > 4<<30 {
 		t.Errorf("host %+v", h)
+	}
+	if l := s.Devices[0].LinkGBs; l < 50 || l > 51 { // nothing has moved
+		t.Errorf("link of %v GB/s", l)
 	}
 	if s.Devices[0].Committed < 7<<30 || s.Devices[0].Committed > 16<<30 {
 		t.Errorf("%d committed", s.Devices[0].Committed)

@@ -3129,6 +3129,9 @@ type DeviceMemory struct {
 	Kept  uint64 `protobuf:"varint,18,opt,name=kept,proto3" json:"kept,omitempty"`
 	// Of the budget, what nobody may have yet.
 	Free uint64 `protobuf:"varint,19,opt,name=free,proto3" json:"free,omitempty"`
+	// What the link to the host carries each way with both ways busy, in bytes a second,
+	// by what was moved: what load times are worked out from.
+	Link uint64 `protobuf:"varint,20,opt,name=link,proto3" json:"link,omitempty"`
 	// Of the tasks that the caller may see.
 	Processes     []*ProcessMemory `protobuf:"bytes,16,rep,name=processes,proto3" json:"processes,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -3287,6 +3290,13 @@ func (x *DeviceMemory) GetKept() uint64 {
 func (x *DeviceMemory) GetFree() uint64 {
 	if x != nil {
 		return x.Free
+	}
+	return 0
+}
+
+func (x *DeviceMemory) GetLink() uint64 {
+	if x != nil {
+		return x.Link
 	}
 	return 0
 }
@@ -4272,7 +4282,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x06policy\x18\x02 \x01(\tR\x06policy\x122\n" +
 	"\adevices\x18\x03 \x03(\v2\x18.xmsched.v1.DeviceMemoryR\adevices\x12*\n" +
 	"\x04host\x18\x04 \x01(\v2\x16.xmsched.v1.HostMemoryR\x04host\x12\x1a\n" +
-	"\bawaiting\x18\x05 \x01(\bR\bawaiting\"\x8e\x04\n" +
+	"\bawaiting\x18\x05 \x01(\bR\bawaiting\"\xa2\x04\n" +
 	"\fDeviceMemory\x12\x12\n" +
 	"\x04uuid\x18\x01 \x01(\tR\x04uuid\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -4294,7 +4304,8 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"host_short\x18\x0f \x01(\bR\thostShort\x12\x14\n" +
 	"\x05slots\x18\x11 \x01(\x04R\x05slots\x12\x12\n" +
 	"\x04kept\x18\x12 \x01(\x04R\x04kept\x12\x12\n" +
-	"\x04free\x18\x13 \x01(\x04R\x04free\x127\n" +
+	"\x04free\x18\x13 \x01(\x04R\x04free\x12\x12\n" +
+	"\x04link\x18\x14 \x01(\x04R\x04link\x127\n" +
 	"\tprocesses\x18\x10 \x03(\v2\x19.xmsched.v1.ProcessMemoryR\tprocesses\"\x87\x01\n" +
 	"\rProcessMemory\x12\x12\n" +
 	"\x04task\x18\x01 \x01(\x04R\x04task\x12\x12\n" +
