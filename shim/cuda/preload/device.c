@@ -168,7 +168,8 @@ void xm_context_changed(void)
  * are excluded by xm_probe, marks of other threads by each queue's order.
  *
  * The driver waits for what is queued there, at a closed gate too. So the device
- * counts as busy until it returned: who is idle may never get a turn.
+ * counts as busy, and the thread as waiting, until it returned: who is idle may never
+ * get a turn, and by its queues, which are empty now, it would be taken for idle.
  */
 void xm_context_gone(CUcontext handle)
 {
@@ -198,6 +199,8 @@ void xm_context_gone(CUcontext handle)
 		if (c->dev && !me->ending) {
 			me->ending = c->dev;
 			c->dev->pending++;
+			c->dev->waiting++;
+			xm_dev_publish(c->dev);
 		}
 		pthread_mutex_unlock(&xm_lock);
 	}
@@ -218,6 +221,8 @@ void xm_context_ended(void)
 	if (dev) {
 		me->ending = NULL;
 		dev->pending--;
+		dev->waiting--;
+		xm_dev_publish(dev);
 		xm_board_forgotten(me);
 		xm_settle(dev, me, !xm_dev_free_run(dev));
 	}

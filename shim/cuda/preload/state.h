@@ -71,8 +71,8 @@ struct xm_dev {
 	uint32_t level3_why; /* XM_LEVEL_WHY_*: why not */
 	uint32_t index;    /* of the section */
 	uint32_t edge;
-	uint32_t pending;  /* threads inside admission with a command for this device */
-	uint32_t waiting;  /* of these, blocked at the gate or over the bound */
+	uint32_t pending;  /* threads inside admission with a command for this device, or for which the driver ends a context there */
+	uint32_t waiting;  /* of these, blocked at the gate or over the bound, or for what the context still does */
 	uint64_t launches; /* commands of ended leases */
 	uint64_t grants;   /* leases given; tail.c sees by it that something goes on */
 	_Atomic uint64_t ready_at;  /* ns of the last ready edge; read without the lock */

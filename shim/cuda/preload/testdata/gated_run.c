@@ -528,7 +528,8 @@ static void killed(void)
     pause();
 }
 
-/* The context goes with work behind a closed gate: the device is told busy until it went. */
+/* The context goes with work behind a closed gate: the device is told busy until it went, and somebody to wait, as
+ * its queues are empty from the beginning and a daemon believes them rather. */
 static CUresult destroy(struct call *c)
 {
     return cuCtxDestroy_v2(c->host);
@@ -548,14 +549,17 @@ static void context_goes(void)
     c.host = made;
     start(&c);
     usleep(50 * MS);
-    if (!c.returned)
+    if (!c.returned) {
         WANT(client()->ready, 1);
+        WANT(client()->waiting, 1);
+    }
     gate(true);
     ends(&c);
     for (int i = 0; client()->ready; i++) {
         TRUE(i < 2000);
         usleep(MS);
     }
+    WANT(client()->waiting, 0);
 }
 
 /* Where the library had something of its own registered for contexts that are long gone, the program can. */
