@@ -42,11 +42,26 @@ CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *props)
         }                                                                          \
     } while (0)
 
+static void ended(struct xm_pool *p)
+{
+    xm_pool_ended(p);
+    xm_pool_let_go(p);
+}
+
+/* The pool is looked up before: when the driver has destroyed it another thread may make one of the same number. */
 CUresult cuMemPoolDestroy(CUmemoryPool pool)
 {
-    CUresult r = XM_DRIVER(cuMemPoolDestroy)(pool);
+    struct xm_pool *p = NULL;
+    CUresult r = CUDA_SUCCESS;
 
-    THEN(r, xm_pool_ended(pool));
+    THEN(r, p = xm_pool_known(pool));
+    r = XM_DRIVER(cuMemPoolDestroy)(pool);
+    if (!p)
+        return r;
+    if (r == CUDA_SUCCESS)
+        THEN(r, ended(p));
+    else
+        THEN(CUDA_SUCCESS, xm_pool_let_go(p));
     return r;
 }
 

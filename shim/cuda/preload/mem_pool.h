@@ -142,12 +142,15 @@ extern XM_INTERNAL _Atomic bool xm_pool_any; /* there was a pool of ours */
  * is found. The driver may be asked. No lock held. */
 XM_INTERNAL struct xm_pool *xm_pool_of(CUmemoryPool handle);
 XM_INTERNAL struct xm_pool *xm_pool_current(struct xm_mem *m);
+/* One that has been met, held; the driver is not asked. */
+XM_INTERNAL struct xm_pool *xm_pool_known(CUmemoryPool handle);
 XM_INTERNAL void xm_pool_let_go(struct xm_pool *p);
 /* The next of all that have memory or a handle, held, and p let go. NULL: from the first one on / there is none. */
 XM_INTERNAL struct xm_pool *xm_pool_next(struct xm_pool *p);
 /* One that the program made, of at most so many bytes; 0: no bound. */
 XM_INTERNAL void xm_pool_made(struct xm_mem *m, CUmemoryPool handle, uint64_t most);
-XM_INTERNAL void xm_pool_ended(CUmemoryPool handle);
+/* The driver has destroyed it; it is held. */
+XM_INTERNAL void xm_pool_ended(struct xm_pool *p);
 /* Another pool may be a device's current one. */
 XM_INTERNAL void xm_pool_current_changed(void);
 /* What is known of these at once, not held. xm_mem_lock held. */

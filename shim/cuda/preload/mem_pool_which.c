@@ -170,16 +170,23 @@ static struct xm_mem *standard_of(CUmemoryPool handle)
 	return NULL;
 }
 
-struct xm_pool *xm_pool_of(CUmemoryPool handle)
+struct xm_pool *xm_pool_known(CUmemoryPool handle)
 {
 	struct xm_pool *p;
-	struct xm_mem *m;
 
 	pthread_mutex_lock(&xm_mem_lock);
 	p = xm_pool_find(handle);
 	if (p)
 		p->held++;
 	pthread_mutex_unlock(&xm_mem_lock);
+	return p;
+}
+
+struct xm_pool *xm_pool_of(CUmemoryPool handle)
+{
+	struct xm_pool *p = xm_pool_known(handle);
+	struct xm_mem *m;
+
 	if (p)
 		return p;
 	m = standard_of(handle);
@@ -227,19 +234,12 @@ void xm_pool_current_changed(void)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
-void xm_pool_ended(CUmemoryPool handle)
+/* Its number may be another pool's by now. */
+void xm_pool_ended(struct xm_pool *p)
 {
-	struct xm_pool *p;
-
 	pthread_mutex_lock(&xm_mem_lock);
-	p = xm_pool_find(handle);
-	if (p) {
-		p->held++;
+	if (!p->ended)
 		end(p);
-	}
 	pthread_mutex_unlock(&xm_mem_lock);
-	if (!p)
-		return;
 	(void)xm_pool_trim(p, 0, true);
-	xm_pool_let_go(p);
 }

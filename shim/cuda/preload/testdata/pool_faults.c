@@ -165,6 +165,15 @@ static void pool_begins(int i)
     xm_pool_made(m, owned[i].handle, owned[i].most);
 }
 
+static void pool_ends(int i)
+{
+    struct xm_pool *p = xm_pool_known(owned[i].handle);
+
+    TRUE(p != NULL);
+    xm_pool_ended(p);
+    xm_pool_let_go(p);
+}
+
 static struct xm_order *order_of(int stream)
 {
     CUresult r;
@@ -336,7 +345,7 @@ static void pool_step(void)
         break;
     case 10:
         if (chance(4) == 0) {
-            xm_pool_ended(owned[k].handle);
+            pool_ends(k);
             pool_begins(k);
         } else if (chance(4) == 0) {
             xm_orders_stream_gone(streams[live[s]]->key);
@@ -378,7 +387,7 @@ static void pool_history(unsigned with, int steps)
     for (int i = 0; i < all_streams; i++)
         streams[i]->done = streams[i]->issued;
     for (int i = 0; i < POOLS; i++)
-        xm_pool_ended(owned[i].handle);
+        pool_ends(i);
     xm_pools_settle();
     WANT(xm_pool_due, 0);
     TRUE(!xm_pool_next(NULL));
@@ -424,7 +433,7 @@ static void context_takes_all(void)
     WANT(p->reserved, 0);
     blocks[0].at = 0;
     xm_pool_let_go(p);
-    xm_pool_ended(owned[0].handle);
+    pool_ends(0);
     WANT(xm_pool_due, 0);
     for (int i = 0; i < all_streams; i++)
         free(streams[i]);
@@ -473,7 +482,7 @@ static void neighbours_wait_for_the_last(void)
             streams[live[0]]->done = streams[live[0]]->issued;
         }
         xm_pool_let_go(p);
-        xm_pool_ended(owned[0].handle);
+        pool_ends(0);
         for (int i = 0; i < all_streams; i++)
             free(streams[i]);
         all_streams = 0;
@@ -525,7 +534,7 @@ static void streams_that_are_gone_are_waited_for(void)
             blocks[i].at = 0;
         }
         xm_pool_let_go(p);
-        xm_pool_ended(owned[0].handle);
+        pool_ends(0);
         for (int i = 0; i < STREAMS; i++)
             xm_orders_stream_gone(streams[live[i]]->key);
         for (int i = 0; i < all_streams; i++)
@@ -533,6 +542,24 @@ static void streams_that_are_gone_are_waited_for(void)
         all_streams = 0;
         nothing_is_left();
     }
+}
+
+/* Before we hear of a pool's end the driver may have given its number anew. */
+static void numbers_come_again(void)
+{
+    struct xm_pool *old, *now;
+
+    anew(10);
+    pool_begins(0);
+    old = xm_pool_known(owned[0].handle);
+    xm_pool_made(m, owned[0].handle, 0);
+    xm_pool_ended(old);
+    now = xm_pool_known(owned[0].handle);
+    TRUE(now && now != old && !now->ended);
+    xm_pool_let_go(old);
+    xm_pool_let_go(now);
+    pool_ends(0);
+    TRUE(!xm_pool_next(NULL));
 }
 
 int main(void)
@@ -547,6 +574,7 @@ int main(void)
     context_takes_all();
     neighbours_wait_for_the_last();
     streams_that_are_gone_are_waited_for();
+    numbers_come_again();
     for (unsigned i = 1; i <= 60; i++)
         pool_history(i, 400);
     for (unsigned i = 1; i <= 100; i++) {
