@@ -13,7 +13,8 @@
 //   - Memory moves only between Begin and End, which the library grants while the
 //     process is Stopped. So this one goes out, or comes in, while others run.
 //   - A carrier drives a memory.Move: it does the steps and tells the results. It
-//     is pure: whatever it works on is an interface.
+//     is pure: whatever it works on is an interface. Copies, and the calls that map device
+//     memory, go on while it looks on; several of each at once.
 //   - A copier is a context of our own in the process, with a stream each way, so
 //     that copies run while everything of the program's is suspended. It is made
 //     when memory first has to move, or shortly before.
@@ -35,5 +36,6 @@
 // library, which makes every address good by itself before the process runs.
 //
 // Concurrency: an Engine may be used from any goroutine. A section is one
-// goroutine, locked to its thread, and shares nothing but its bell.
+// goroutine, locked to its thread, and shares nothing but its bell, and with the
+// copier's goroutines, which wait for copies and map, channels.
 package mover
