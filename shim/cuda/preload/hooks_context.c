@@ -119,9 +119,18 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
     return result;
 }
 
+/* Before the driver is asked for what may end it. */
+static CUcontext primary_goes(CUdevice dev)
+{
+    CUcontext ctx = primary_of(dev);
+
+    xm_pools_context_goes(ctx);
+    return ctx;
+}
+
 /* A release ends the context only when it was the last one, which the driver
  * knows: it is asked afterwards. */
-static CUresult released(CUresult result, CUdevice dev)
+static CUresult released(CUresult result, CUdevice dev, CUcontext may_go)
 {
     unsigned flags;
     int active = 1;
@@ -134,42 +143,49 @@ static CUresult released(CUresult result, CUdevice dev)
         xm_door_context_ended(was);
         xm_context_ended();
     }
+    xm_pools_context_answered(may_go);
     return result;
 }
 
 CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
 {
-    return released(XM_DRIVER(cuDevicePrimaryCtxRelease)(dev), dev);
+    CUcontext may_go = primary_goes(dev);
+
+    return released(XM_DRIVER(cuDevicePrimaryCtxRelease)(dev), dev, may_go);
 }
 
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice dev)
 {
-    return released(XM_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev), dev);
+    CUcontext may_go = primary_goes(dev);
+
+    return released(XM_DRIVER(cuDevicePrimaryCtxRelease_v2)(dev), dev, may_go);
 }
 
 /* A reset ends the context at once, whoever retains it. */
 CUresult cuDevicePrimaryCtxReset(CUdevice dev)
 {
-    CUcontext was = primary_of(dev);
+    CUcontext was = primary_goes(dev);
     CUresult result;
 
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset)(dev);
     if (result == CUDA_SUCCESS)
         xm_door_context_ended(was);
+    xm_pools_context_answered(was);
     xm_context_ended();
     return result;
 }
 
 CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev)
 {
-    CUcontext was = primary_of(dev);
+    CUcontext was = primary_goes(dev);
     CUresult result;
 
     forget_primary(dev);
     result = XM_DRIVER(cuDevicePrimaryCtxReset_v2)(dev);
     if (result == CUDA_SUCCESS)
         xm_door_context_ended(was);
+    xm_pools_context_answered(was);
     xm_context_ended();
     return result;
 }

@@ -17,10 +17,12 @@ CUresult cuCtxDestroy(CUcontext ctx)
 {
     CUresult result;
 
+    xm_pools_context_goes(ctx);
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDestroy)(ctx);
     if (result == CUDA_SUCCESS)
         xm_door_context_ended(ctx);
+    xm_pools_context_answered(ctx);
     xm_context_ended();
     return result;
 }
@@ -29,10 +31,12 @@ CUresult cuCtxDestroy_v2(CUcontext ctx)
 {
     CUresult result;
 
+    xm_pools_context_goes(ctx);
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDestroy_v2)(ctx);
     if (result == CUDA_SUCCESS)
         xm_door_context_ended(ctx);
+    xm_pools_context_answered(ctx);
     xm_context_ended();
     return result;
 }
@@ -41,10 +45,12 @@ CUresult cuCtxDetach(CUcontext ctx)
 {
     CUresult result;
 
+    xm_pools_context_goes(ctx);
     xm_context_gone(ctx);
     result = XM_DRIVER(cuCtxDetach)(ctx);
     if (result == CUDA_SUCCESS)
         xm_door_context_ended(ctx);
+    xm_pools_context_answered(ctx);
     xm_context_ended();
     return result;
 }

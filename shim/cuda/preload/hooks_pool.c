@@ -234,3 +234,23 @@ void xm_pools_stream_gone(CUstream stream)
     xm_orders_stream_gone((uintptr_t)stream);
     xm_leave(me);
 }
+
+void xm_pools_context_goes(CUcontext context)
+{
+    struct xm_thread *me;
+
+    if (!context || !atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
+        return;
+    xm_orders_context_goes(context);
+    xm_leave(me);
+}
+
+void xm_pools_context_answered(CUcontext context)
+{
+    struct xm_thread *me;
+
+    if (!context || !atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
+        return;
+    xm_orders_context_answered(context);
+    xm_leave(me);
+}

@@ -17,6 +17,7 @@
  * mem_pool_which.c  the pools, and which are ours
  * mem_pool_piece.c  shelves, pieces and chunks
  * mem_pool_order.c  streams, and how far they have come
+ * mem_pool_going.c  contexts that are about to end, of whose events nobody asks
  * mem_pool_trim.c   giving back what nobody needs
  * hooks_pool*.c     the doors
  *
@@ -114,12 +115,33 @@ XM_INTERNAL void xm_order_let_go(struct xm_order *o);  /* xm_mem_lock held */
 XM_INTERNAL CUresult xm_order_mark(struct xm_order *o, uintptr_t key, CUcontext current, uint64_t *place);
 /* Asks how far it has come. The same. */
 XM_INTERNAL void xm_order_poll(struct xm_order *o);
-/* Makes the stream of `key` wait for it. The same. */
+/* Makes the stream of `key` wait for it. The same. An error too when its context goes, and does for long. */
 XM_INTERNAL CUresult xm_order_wait(struct xm_order *o, uint64_t place, uintptr_t key);
 /* Asks of every stream that something waits for. No lock held. */
 XM_INTERNAL void xm_orders_poll(void);
 XM_INTERNAL void xm_orders_stream_gone(uintptr_t key);
 XM_INTERNAL void xm_orders_context_ended(CUcontext context);
+
+/* --- mem_pool_going.c ---------------------------------------------------------------- */
+
+/* A thread that is in the driver with events of a context, which does not end meanwhile; on its stack. */
+struct xm_asker {
+	struct xm_asker *next;
+	CUcontext context;
+};
+
+/* Its events are nobody's to ask for, its streams are no further than they were. xm_mem_lock held. */
+XM_INTERNAL bool xm_context_goes(CUcontext context);
+/* Brackets what is asked of a context's events. False: it goes. xm_mem_lock held, but not over what is asked. */
+XM_INTERNAL bool xm_ask_begin(struct xm_asker *me, CUcontext context);
+XM_INTERNAL void xm_ask_end(const struct xm_asker *me);
+/* The same, and waits so long for what becomes of a context that goes: what is at `context` is another when it has
+ * ended. The lock is let go meanwhile. */
+XM_INTERNAL bool xm_ask_begin_late(struct xm_asker *me, const CUcontext *context, uint64_t ns);
+/* Before the driver is asked for what may end the context: returns when nobody asks it of events there / when it has
+ * answered, and xm_pool_context_ended has been told if so. No lock held, and the thread is inside. */
+XM_INTERNAL void xm_orders_context_goes(CUcontext context);
+XM_INTERNAL void xm_orders_context_answered(CUcontext context);
 
 /* --- mem_pool_trim.c ------------------------------------------------------------------ */
 

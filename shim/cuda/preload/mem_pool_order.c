@@ -8,6 +8,7 @@
 #define BUCKETS 1024u
 #define PER_THREADS 64u /* threads end unseen; from so many of their streams on, records that nobody needs are used again */
 #define EVENT_FLAGS 2u  /* CU_EVENT_DISABLE_TIMING */
+#define GOING_NS 1000000000u /* that who has no memory else waits for a context's end */
 
 /* Protected by xm_mem_lock. Buckets that hold records by `next`. */
 static struct xm_order *buckets[BUCKETS], *free_orders;
@@ -87,13 +88,15 @@ static void recycle_one(void)
 
 static struct xm_order *blank(void)
 {
-	struct xm_order *o;
+	struct xm_order **at = &free_orders, *o;
 
 	if (per_threads > PER_THREADS)
 		recycle_one();
-	o = free_orders;
+	while (*at && xm_context_goes((*at)->context)) /* its events are to be let alone */
+		at = &(*at)->next;
+	o = *at;
 	if (o) {
-		free_orders = o->next;
+		*at = o->next;
 	} else if ((o = xm_keep(sizeof *o))) {
 		o->all = every;
 		every = o;
@@ -101,25 +104,46 @@ static struct xm_order *blank(void)
 	return o;
 }
 
-/* Its events, when they are another context's: *n of them, to be destroyed. */
-static void strip(struct xm_order *o, CUcontext context, CUevent *events, uint32_t *n)
+/* Events of one context, to be destroyed. */
+struct stripped {
+	CUevent event[XM_MARKS + XM_SPARES];
+	uint32_t n;
+	struct xm_asker asker; /* when there are any */
+};
+
+/* Marks, and what else it has when that is another context's. */
+static void strip(struct xm_order *o, CUcontext context, struct stripped *s)
 {
 	for (uint32_t i = 0; i < o->marks; i++)
-		events[(*n)++] = o->mark[i].event;
+		s->event[s->n++] = o->mark[i].event;
 	for (uint32_t i = 0; o->context != context && i < o->spares; i++)
-		events[(*n)++] = o->spare[i];
+		s->event[s->n++] = o->spare[i];
+	if (s->n)
+		(void)xm_ask_begin(&s->asker, o->context); /* it does not go, or the record would not be blank */
 	o->marks = 0;
 	if (o->context != context)
 		o->spares = 0;
 }
 
-static struct xm_order *enter(uintptr_t key, CUcontext context, struct xm_mem *m, CUevent *events, uint32_t *n)
+/* No lock held. */
+static void destroy(const struct stripped *s)
+{
+	if (!s->n)
+		return;
+	for (uint32_t i = 0; i < s->n && xm_real.cuEventDestroy_v2; i++)
+		(void)xm_real.cuEventDestroy_v2(s->event[i]);
+	pthread_mutex_lock(&xm_mem_lock);
+	xm_ask_end(&s->asker);
+	pthread_mutex_unlock(&xm_mem_lock);
+}
+
+static struct xm_order *enter(uintptr_t key, CUcontext context, struct xm_mem *m, struct stripped *s)
 {
 	struct xm_order *o = blank(), **at = bucket(key);
 
 	if (!o)
 		return NULL;
-	strip(o, context, events, n);
+	strip(o, context, s);
 	o->key = key;
 	o->context = context;
 	o->thread = key == XM_KEY_PER_THREAD ? this_thread() : 0;
@@ -152,8 +176,7 @@ static CUresult context_of(uintptr_t key, CUcontext current, CUcontext *context)
 
 struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *result)
 {
-	CUevent events[XM_MARKS + XM_SPARES];
-	uint32_t n = 0;
+	struct stripped s;
 	CUcontext context;
 	struct xm_order *o;
 	struct xm_mem *m;
@@ -169,15 +192,15 @@ struct xm_order *xm_order_hold(uintptr_t key, CUcontext current, CUresult *resul
 	if (*result)
 		return NULL;
 	m = xm_mem_of_context(context);
+	s.n = 0;
 	pthread_mutex_lock(&xm_mem_lock);
 	o = xm_order_find(key, current);
 	if (!o)
-		o = enter(key, context, m, events, &n);
+		o = enter(key, context, m, &s);
 	if (o)
 		o->held++;
 	pthread_mutex_unlock(&xm_mem_lock);
-	for (uint32_t i = 0; i < n && xm_real.cuEventDestroy_v2; i++)
-		(void)xm_real.cuEventDestroy_v2(events[i]);
+	destroy(&s);
 	*result = o ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 	return o;
 }
@@ -304,14 +327,17 @@ static uint64_t farthest(const struct xm_order *copy)
 
 void xm_order_poll(struct xm_order *o)
 {
+	struct xm_asker asker;
 	struct xm_order copy;
 	struct xm_quiet quiet = {0};
 	uint64_t done;
+	bool asks;
 
 	pthread_mutex_lock(&xm_mem_lock);
 	copy = *o;
+	asks = copy.marks && xm_ask_begin(&asker, copy.context);
 	pthread_mutex_unlock(&xm_mem_lock);
-	if (!copy.marks)
+	if (!asks)
 		return;
 	if (atomic_load_explicit(&xm_state.captures, memory_order_relaxed))
 		quiet = xm_quiet_begin();
@@ -319,6 +345,7 @@ void xm_order_poll(struct xm_order *o)
 	xm_quiet_end(quiet);
 	pthread_mutex_lock(&xm_mem_lock);
 	passed(o, done);
+	xm_ask_end(&asker);
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
@@ -366,19 +393,25 @@ static CUevent event_behind(struct xm_order *o, uint64_t place)
 
 CUresult xm_order_wait(struct xm_order *o, uint64_t place, uintptr_t key)
 {
+	struct xm_asker asker;
 	CUresult r;
 	CUevent e;
+	bool asks;
 
 	if (!xm_real.cuStreamWaitEvent)
 		return CUDA_ERROR_NOT_SUPPORTED;
 	pthread_mutex_lock(&xm_mem_lock);
-	e = event_behind(o, place);
+	asks = xm_ask_begin_late(&asker, &o->context, GOING_NS);
+	e = asks ? event_behind(o, place) : NULL;
+	if (asks && !e)
+		xm_ask_end(&asker);
 	pthread_mutex_unlock(&xm_mem_lock);
 	if (!e)
-		return CUDA_SUCCESS;
+		return asks ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
 	r = xm_real.cuStreamWaitEvent((CUstream)key, e, 0);
 	pthread_mutex_lock(&xm_mem_lock);
 	o->watched--;
+	xm_ask_end(&asker);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return r;
 }

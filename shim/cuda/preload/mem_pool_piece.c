@@ -102,12 +102,13 @@ struct xm_block *xm_piece_take(struct xm_pool *p, const struct xm_order *o, uint
 	return b ? b : take(&p->common, room);
 }
 
-struct xm_block *xm_piece_take_behind(struct xm_pool *p, uint64_t room, struct xm_order **order)
+/* Of streams whose context goes, or of the others. */
+static struct xm_block *take_behind(struct xm_pool *p, bool goes, uint64_t room, struct xm_order **order)
 {
 	for (struct xm_shelf *s = p->shelves; s; s = s->next) {
 		struct xm_block *b;
 
-		if (!s->pieces)
+		if (!s->pieces || xm_context_goes(s->order->context) != goes)
 			continue;
 		xm_order_keep(s->order); /* that of a stream that is gone would go with its last piece */
 		b = take(s, room);
@@ -117,6 +118,13 @@ struct xm_block *xm_piece_take_behind(struct xm_pool *p, uint64_t room, struct x
 		xm_order_let_go(s->order);
 	}
 	return NULL;
+}
+
+struct xm_block *xm_piece_take_behind(struct xm_pool *p, uint64_t room, struct xm_order **order)
+{
+	struct xm_block *b = take_behind(p, false, room, order);
+
+	return b ? b : take_behind(p, true, room, order);
 }
 
 /* Without memory for a shelf of its own the piece is nobody's until the pool goes: it is lost, but not given to two. */

@@ -21,4 +21,9 @@ static inline void xm_pools_synced(void)
 /* Before the driver destroys the stream. */
 XM_INTERNAL void xm_pools_stream_gone(CUstream stream);
 
+/* Before the driver is asked for what may end the context / when it has answered, and the end has been told of. NULL
+ * does nothing. */
+XM_INTERNAL void xm_pools_context_goes(CUcontext context);
+XM_INTERNAL void xm_pools_context_answered(CUcontext context);
+
 #endif

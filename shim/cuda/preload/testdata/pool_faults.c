@@ -25,6 +25,7 @@ static struct event {
     bool there;
 } events[EVENTS];
 static unsigned waits;
+static void (*at_query)(void); /* runs while the driver is asked of an event */
 
 static int stream_of(uintptr_t key)
 {
@@ -72,6 +73,8 @@ static CUresult event_query(CUevent e)
 {
     struct event *event = event_of(e);
 
+    if (at_query)
+        at_query();
     if (fails())
         return CUDA_ERROR_UNKNOWN;
     return streams[event->stream]->done >= event->at ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
@@ -425,9 +428,13 @@ static void context_takes_all(void)
     TRUE(p->idle == p->reserved && p->reserved == XM_CHUNK);
     xm_pools_settle();
     WANT(p->reserved, XM_CHUNK); /* it is waited for */
+    xm_orders_context_goes(contexts[0]);
     memset(events, 0, sizeof events); /* nobody asks of them any more */
+    xm_pools_settle();
+    WANT(p->reserved, XM_CHUNK);
     xm_pool_context_ended(contexts[0]);
     xm_mem_context_ended(contexts[0]);
+    xm_orders_context_answered(contexts[0]);
     WANT(m->resident - m->cached, XM_CHUNK);
     xm_pools_settle();
     WANT(p->reserved, 0);
@@ -439,6 +446,186 @@ static void context_takes_all(void)
         free(streams[i]);
     all_streams = 0;
     nothing_is_left();
+}
+
+/* One pool of one chunk, which is freed behind what live[0] still does. */
+static struct xm_pool *all_is_behind(void)
+{
+    struct xm_order *o;
+    struct xm_pool *p;
+    CUdeviceptr at;
+    uint64_t place;
+
+    anew(11);
+    for (int i = 0; i < STREAMS; i++)
+        stream_begins(i);
+    pool_begins(0);
+    p = xm_pool_of(owned[0].handle);
+    p->most = XM_CHUNK;
+    o = order_of(live[0]);
+    WANT(xm_pool_allocate(p, o, streams[live[0]]->key, XM_CHUNK, &at), 0);
+    streams[live[0]]->issued++;
+    WANT(xm_order_mark(o, streams[live[0]]->key, contexts[0], &place), 0);
+    WANT(xm_pool_free_behind(at, o, place), 0);
+    return p;
+}
+
+static void all_ends(struct xm_pool *p)
+{
+    xm_pools_settle();
+    WANT(p->reserved, 0);
+    xm_pool_let_go(p);
+    pool_ends(0);
+    WANT(xm_pool_due, 0);
+    for (int i = 0; i < STREAMS; i++)
+        xm_orders_stream_gone(streams[live[i]]->key);
+    for (int i = 0; i < all_streams; i++)
+        free(streams[i]);
+    all_streams = 0;
+    nothing_is_left();
+}
+
+static void never(void)
+{
+    DIE("asked of an event whose context goes");
+}
+
+/* Who may end it is two: until the last of them has been answered nobody asks, and then again. */
+static void contexts_that_stay_are_asked_again(void)
+{
+    struct xm_pool *p = all_is_behind();
+
+    xm_orders_context_goes(contexts[0]);
+    xm_orders_context_goes(contexts[0]);
+    streams[live[0]]->done = streams[live[0]]->issued;
+    at_query = never;
+    for (int i = 0; i < 2; i++) {
+        xm_pools_settle();
+        WANT(p->reserved, XM_CHUNK);
+        if (!i)
+            xm_orders_context_answered(contexts[0]);
+    }
+    at_query = NULL;
+    xm_orders_context_answered(contexts[0]);
+    all_ends(p);
+}
+
+/* What it has done before it goes is free at once, though nobody has asked yet. */
+static void done_before_it_goes(void)
+{
+    struct xm_pool *p = all_is_behind();
+
+    streams[live[0]]->done = streams[live[0]]->issued;
+    xm_orders_context_goes(contexts[0]);
+    at_query = never;
+    xm_pools_settle();
+    WANT(p->reserved, 0);
+    at_query = NULL;
+    xm_orders_context_answered(contexts[0]);
+    all_ends(p);
+}
+
+static void ends_now(void)
+{
+    meanwhile = NULL;
+    xm_pool_context_ended(contexts[0]);
+    xm_mem_context_ended(contexts[0]);
+    xm_orders_context_answered(contexts[0]);
+}
+
+static void stays_after_all(void)
+{
+    meanwhile = NULL;
+    xm_orders_context_answered(contexts[0]);
+}
+
+/* Memory that there is only behind a context that goes: it is had when the context has ended, with nobody made to wait;
+ * behind its stream when it stays; and not when it goes for too long. */
+static void only_behind_what_goes(void)
+{
+    static void (*const become[])(void) = {ends_now, stays_after_all, NULL};
+
+    for (int i = 0; i < 3; i++) {
+        struct xm_pool *p = all_is_behind();
+        struct xm_order *o = order_of(live[1]);
+        unsigned before = waits;
+        CUdeviceptr at;
+
+        xm_orders_context_goes(contexts[0]);
+        meanwhile = become[i];
+        WANT(xm_pool_allocate(p, o, streams[live[1]]->key, 5000, &at), i < 2 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY);
+        WANT(waits - before, i == 1);
+        let_order_go(o);
+        if (at)
+            WANT(xm_pool_free_now(at), 0);
+        else
+            stays_after_all();
+        streams[live[0]]->done = streams[live[0]]->issued;
+        all_ends(p);
+    }
+}
+
+static _Atomic bool waited, marked_now;
+static pthread_t marker;
+
+static void it_waits(void)
+{
+    waited = true;
+}
+
+static void *marks(void *arg)
+{
+    (void)arg;
+    xm_orders_context_goes(contexts[0]);
+    marked_now = true;
+    return NULL;
+}
+
+/* The other thread asks as well before it marks. */
+static void marked_while_asked(void)
+{
+    if (marker)
+        return;
+    TRUE(pthread_create(&marker, NULL, marks, NULL) == 0);
+    while (!waited && !marked_now)
+        ;
+    TRUE(!marked_now);
+}
+
+/* A context that goes waits for who is in the driver with an event of it. */
+static void who_asks_is_waited_for(void)
+{
+    struct xm_pool *p = all_is_behind();
+
+    meanwhile = it_waits;
+    at_query = marked_while_asked;
+    xm_pools_settle();
+    TRUE(pthread_join(marker, NULL) == 0);
+    meanwhile = at_query = NULL;
+    TRUE(waited && marked_now);
+    memset(events, 0, sizeof events);
+    ends_now();
+    all_ends(p);
+}
+
+/* The record of a stream that is gone has events of its context, which are not destroyed while that goes. */
+static void records_of_what_goes_are_let_alone(void)
+{
+    struct xm_pool *p = all_is_behind();
+    struct xm_order *o = order_of(live[1]), *other;
+    uint64_t place;
+
+    streams[live[1]]->issued++;
+    WANT(xm_order_mark(o, streams[live[1]]->key, contexts[0], &place), 0);
+    xm_orders_stream_gone(streams[live[1]]->key);
+    let_order_go(o);
+    xm_orders_context_goes(contexts[0]);
+    memset(events, 0, sizeof events);
+    other = order_of(live[2]);
+    TRUE(other != o);
+    let_order_go(other);
+    ends_now();
+    all_ends(p);
 }
 
 /* Neighbours that are freed one after the other, in either order, are free when the stream has passed the last. */
@@ -572,6 +759,11 @@ int main(void)
     xm_real.cuStreamWaitEvent = stream_wait;
     xm_real.cuStreamGetCtx = stream_context;
     context_takes_all();
+    contexts_that_stay_are_asked_again();
+    done_before_it_goes();
+    only_behind_what_goes();
+    who_asks_is_waited_for();
+    records_of_what_goes_are_let_alone();
     neighbours_wait_for_the_last();
     streams_that_are_gone_are_waited_for();
     numbers_come_again();

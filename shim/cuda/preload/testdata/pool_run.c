@@ -377,7 +377,11 @@ static void contexts_end(void)
     CHECK(cuCtxSetCurrent(ctx));
     CHECK(cuMemsetD8_v2(p, 1, 40 * MIB));
     CHECK(cuCtxSynchronize());
+    stop(stream);
     CHECK(cuMemFreeAsync(p, stream));
+    CHECK(cuDevicePrimaryCtxRetain(&second, 0));
+    CHECK(cuDevicePrimaryCtxRelease_v2(0)); /* not the last */
+    go();
     CHECK(cuCtxSynchronize());
     CHECK(cuMemGetInfo_v2(&left, &total));
     WANT(left, before);

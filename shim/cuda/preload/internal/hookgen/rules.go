@@ -30,7 +30,12 @@ var (
 	uncovered   = rule{before: "xm_uncovered($NAME);"}
 	namesMemory = rule{names: true}
 	graphMade   = rule{names: true, success: "xm_graph_made(*phGraphExec, hGraph);"}
-	tensorMap   = rule{success: "xm_tensormap_made(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);"}
+	endsContext = rule{
+		before:  "xm_pools_context_goes(ctx);\n    xm_context_gone(ctx);",
+		success: "xm_door_context_ended(ctx);",
+		always:  "xm_pools_context_answered(ctx);\n    xm_context_ended();",
+	}
+	tensorMap = rule{success: "xm_tensormap_made(tensorMap, tensorDataType, tensorRank, globalAddress, globalDim, globalStrides);"}
 )
 
 // sampled is a launch that is offered as a sample before it is admitted.
@@ -183,8 +188,8 @@ var byName = map[string]rule{
 	// Contexts.
 	"cuCtxSynchronize":          byHand,
 	"cuCtxCreate":               byHand,
-	"cuCtxDestroy":              {before: "xm_context_gone(ctx);", success: "xm_door_context_ended(ctx);", always: "xm_context_ended();"},
-	"cuCtxDetach":               {before: "xm_context_gone(ctx);", success: "xm_door_context_ended(ctx);", always: "xm_context_ended();"},
+	"cuCtxDestroy":              endsContext,
+	"cuCtxDetach":               endsContext,
 	"cuCtxSetCurrent":           {always: "xm_door_context_set(result);"},
 	"cuCtxPushCurrent":          {always: "xm_door_context_set(result);"},
 	"cuCtxPopCurrent":           {always: "xm_context_changed();"},
