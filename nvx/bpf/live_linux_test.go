@@ -416,16 +416,27 @@ func TestWhoCannotBeObserved(t *testing.T) {
 	}
 }
 
-// TestCostIsMeasured: a stepped instruction costs more than one that need not be.
+// TestCostIsMeasured: a stepped instruction costs more than one that need not be. On a
+// machine whose processors others take, one measurement says little.
 func TestCostIsMeasured(t *testing.T) {
-	c := open(t, Options{}).cost
+	var said []string
+	for range 20 {
+		if said = doubts(open(t, Options{}).cost); len(said) == 0 {
+			return
+		}
+	}
+	t.Error(said)
+}
+
+// doubts is what is wrong with measured costs.
+func doubts(c Cost) (said []string) {
 	for o, code := range here.stubs {
 		if code != nil && (c.Entry[o] < 50*time.Nanosecond || c.Entry[o] > time.Millisecond) {
-			t.Errorf("a hit on a %v costs %v", o, c.Entry[o])
+			said = append(said, fmt.Sprintf("a hit on a %v costs %v", o, c.Entry[o]))
 		}
 	}
 	if c.Entry[stepped] <= c.Entry[nop5] {
-		t.Errorf("stepped %v, probe site %v", c.Entry[stepped], c.Entry[nop5])
+		said = append(said, fmt.Sprintf("stepped %v, probe site %v", c.Entry[stepped], c.Entry[nop5]))
 	}
-	t.Logf("%+v", c)
+	return said
 }
