@@ -237,8 +237,9 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 }
 
 // shareWarmUp is what passes before the measured part: policies begin a task with a
-// credit of its own.
-const shareWarmUp = 500 * time.Millisecond
+// credit of its own, and how long its commands are is learnt from the first few, of which
+// a small share of the device makes 20 a second.
+const shareWarmUp = 1500 * time.Millisecond
 
 // run gives the kernels a second of each program.
 func (r *sharing) run(ctx context.Context, all []*shared, governed bool, span time.Duration) ([]float64, error) {
