@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"sort"
@@ -155,11 +154,7 @@ func (s scripted) course(e Event) (course, error) {
 
 // torchPrograms are those of a workload, in turn.
 func (l *Lab) torchPrograms(o Oversub, workload string) ([]hungry, error) {
-	name := o.Python
-	if name == "" {
-		name = "python3"
-	}
-	python, err := exec.LookPath(name)
+	python, err := interpreter(o.Python)
 	if err != nil {
 		return nil, err
 	}

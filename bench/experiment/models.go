@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -156,10 +155,7 @@ func (l *Lab) startModels(m Models, name string) (*Child, error) {
 }
 
 func (l *Lab) startTorchModels(m Models, library, seconds, rounds, threshold string) (*Child, error) {
-	if m.Python == "" {
-		m.Python = "python3"
-	}
-	python, err := exec.LookPath(m.Python)
+	python, err := interpreter(m.Python)
 	if err != nil {
 		return nil, err
 	}

@@ -1,9 +1,11 @@
 package experiment
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"strings"
@@ -116,6 +118,12 @@ func stampedByGo(settings []debug.BuildSetting) string {
 		return ""
 	}
 	return commit + dirty
+}
+
+// interpreter finds the Python that PyTorch's programs are run by: the named one, else
+// python3.
+func interpreter(named string) (path string, err error) {
+	return exec.LookPath(cmp.Or(named, "python3"))
 }
 
 // cleanEnv is our environment without what would put a child under xmsched or

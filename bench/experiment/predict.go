@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
 	"xmsched/bench/workloads"
+	"xmsched/xserver/client"
 )
 
 // Predict is the experiment behind the row of that name: what kernels touch is learnt
@@ -107,7 +107,7 @@ type learning struct{ templates, log string }
 func (w learning) dress(l *Lab, path string, args []string) (string, []string, []string, error) {
 	under := &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
 	path, args, env, err := under.dress(l, path, args)
-	return path, args, append(env, "XMSCHED_TEMPLATES="+w.templates, "XMSCHED_LEARN_LOG="+w.log), err
+	return path, args, append(env, "XMSCHED_TEMPLATES="+w.templates, client.LearnLogVariable+"="+w.log), err
 }
 
 // RunPredict measures: rows for each workload, by templates, by allocations, and by
@@ -223,11 +223,7 @@ func (l *Lab) startPredict(p Predict, r predictRun, w way) (*Child, error) {
 	if r.script == "" {
 		return l.startWork("scientific kernels", w, r.args...)
 	}
-	interpreter := p.Python
-	if interpreter == "" {
-		interpreter = "python3"
-	}
-	python, err := exec.LookPath(interpreter)
+	python, err := interpreter(p.Python)
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -101,10 +100,7 @@ func (l *Lab) RunPyTorch(ctx context.Context, p PyTorch, report func(what string
 			return nil, err
 		}
 	}
-	if p.Python == "" {
-		p.Python = "python3"
-	}
-	python, err := exec.LookPath(p.Python)
+	python, err := interpreter(p.Python)
 	if err != nil {
 		return nil, fmt.Errorf("pytorch: %w", err)
 	}
