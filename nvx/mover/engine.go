@@ -20,10 +20,9 @@ type Config struct {
 	// Journal is told of each move, on the goroutine that made it; nil: nobody is.
 	Journal func(Entry)
 
-	now   func() time.Duration
-	trace func(section int, o outcome) // of each move; nil: nobody looks
-	sums  func(summer) summer          // in the place of what takes digests; nil: it itself
-	look  time.Duration                // how long digests may take however little moves; 0: leastLook
+	now  func() time.Duration
+	sums func(summer) summer // in the place of what takes digests; nil: it itself
+	look time.Duration       // how long digests may take however little moves; 0: leastLook
 }
 
 // Engine moves a process's memory. It outlives the boards that it serves: what it

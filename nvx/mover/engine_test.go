@@ -51,7 +51,7 @@ type program struct {
 	wanted  []byte
 
 	mu    sync.Mutex
-	moves []outcome // protected by mu
+	moves []Entry // protected by mu
 	host  memory.HostFigures
 }
 
@@ -90,10 +90,10 @@ func startWith(t *testing.T, change func(*Config, *lender), sizes ...memory.Byte
 			defer p.mu.Unlock()
 			return p.host
 		},
-		trace: func(_ int, o outcome) {
+		Journal: func(e Entry) {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.moves = append(p.moves, o)
+			p.moves = append(p.moves, e)
 		},
 	}
 	config.look = time.Minute // a simulated device is slow at it
@@ -178,15 +178,15 @@ func (p *program) eventually(what string, good func() bool) {
 	p.t.Helper()
 	for began := time.Now(); !good(); time.Sleep(time.Millisecond) {
 		if time.Since(began) > time.Minute {
-			p.t.Fatalf("waited a minute for %s; moves %v; %+v", what, p.outcomes(), p.memory.figures())
+			p.t.Fatalf("waited a minute for %s; moves %+v; %+v", what, p.entries(), p.memory.figures())
 		}
 	}
 }
 
-func (p *program) outcomes() []outcome {
+func (p *program) entries() []Entry {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return append([]outcome(nil), p.moves...)
+	return append([]Entry(nil), p.moves...)
 }
 
 func (p *program) stop()   { p.memory.stop(); p.page.hold() }
@@ -219,8 +219,8 @@ func TestInnerOutAndIn(t *testing.T) {
 	for round := range 2 {
 		p.page.order(Orders{Managed: true, Target: 64 * mib})
 		p.eventually("host memory ahead", func() bool { all, _, _ := p.memory.Pool(0); return all >= 192*mib })
-		if n := len(p.outcomes()); n != round*3 {
-			t.Fatalf("moved while it ran: %v", p.outcomes())
+		if n := len(p.entries()); n != round*3 {
+			t.Fatalf("moved while it ran: %+v", p.entries())
 		}
 		// Others may have what goes as soon as it is gone, which takes the answer as noted.
 		p.eventually("the answer to be noted before anything goes", func() bool { return p.page.told() == 2*uint32(round)+1 })
@@ -238,10 +238,10 @@ func TestInnerOutAndIn(t *testing.T) {
 		p.eventually("memory to come", p.resident(204*mib))
 		p.resume()
 		p.check()
-		p.eventually("the moves to end", func() bool { return len(p.outcomes()) >= round*3+2 })
-		for len(p.outcomes()) < (round+1)*3 { // as many in every round
+		p.eventually("the moves to end", func() bool { return len(p.entries()) >= round*3+2 })
+		for len(p.entries()) < (round+1)*3 { // as many in every round
 			p.mu.Lock()
-			p.moves = append(p.moves, outcome{})
+			p.moves = append(p.moves, Entry{})
 			p.mu.Unlock()
 		}
 	}

@@ -30,7 +30,6 @@ type section struct {
 	board  Board
 	spawn  func(func())
 	now    func() time.Duration
-	trace  func(section int, o outcome) // of each move; may be nil
 	ctx    context.Context
 	bell   chan struct{} // something changed
 	rung   bool          // it rang in a move
@@ -64,7 +63,7 @@ type section struct {
 
 func newSection(index int, c Config) *section {
 	s := &section{
-		index: index, memory: c.Memory, spawn: c.Go, now: c.now, trace: c.trace,
+		index: index, memory: c.Memory, spawn: c.Go, now: c.now,
 		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
 		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums, leastLook: c.look,
 		journal: journal{write: c.Journal},
@@ -227,9 +226,6 @@ func (s *section) move(n need) time.Duration {
 		s.trouble = err
 	case o.err != nil:
 		s.trouble = o.err
-	}
-	if s.trace != nil {
-		s.trace(s.index, o)
 	}
 	s.journal.end(s, o)
 	s.stock.stale, s.vision.stale, s.vision.at = true, true, 0
