@@ -30,8 +30,9 @@ func (s *Server) keepMemory() {
 	for n := 0; s.ending.Err() == nil; n++ {
 		if n%int(hostEvery/memoryTick) == 0 {
 			s.tellHost()
-			s.tellCards()
-			s.tellLinks()
+			sheets := s.sheets()
+			s.tellCards(sheets)
+			s.tellLinks(sheets)
 		}
 		s.awaitReturn()
 		select {
@@ -123,18 +124,26 @@ func (s *Server) cgroupParts(state plane.MemoryState) map[plane.ProcessID]mem.By
 	return parts
 }
 
-// tellCards reads from the spec sheets what cards have, where the budget is to follow
+// sheets are the spec sheets that can be read.
+func (s *Server) sheets() []*sheet.Sheet {
+	if s.cfg.Sheets.Dir == "" {
+		return nil
+	}
+	list, _ := sheet.List(s.cfg.Sheets.Dir)
+	return list
+}
+
+// tellCards tells what cards have by their spec sheets, where the budget is to follow
 // from that.
-func (s *Server) tellCards() {
+func (s *Server) tellCards(sheets []*sheet.Sheet) {
 	s.managed.mu.Lock()
 	auto := s.managed.now.Budget == 0
 	s.managed.mu.Unlock()
-	if !auto || s.cfg.Sheets.Dir == "" {
+	if !auto {
 		return
 	}
-	list, _ := sheet.List(s.cfg.Sheets.Dir) // those that can be read
 	cards := map[compute.Device]plane.Card{}
-	for _, sh := range list {
+	for _, sh := range sheets {
 		if s.managed.cards[sh.Device.UUID] || sh.Device.MemoryBytes == 0 {
 			continue
 		}

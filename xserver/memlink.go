@@ -2,6 +2,7 @@ package xserver
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 
 	"xmsched/compute"
@@ -9,25 +10,28 @@ import (
 	"xmsched/nvx/sheet"
 )
 
-// tellLinks reads from the spec sheets what links to the host carry, and logs what the
-// data plane made of that and of what moved.
-func (s *Server) tellLinks() {
-	if dir := s.cfg.Sheets.Dir; dir != "" {
-		list, _ := sheet.List(dir) // those that can be read
-		rates := map[compute.Device]mem.Rate{}
-		for _, sh := range list {
-			id := compute.Device(sh.Device.UUID)
-			if r := linkOf(sh); r > 0 && s.managed.sheetLinks[id] != r {
-				rates[id] = r
-			}
-		}
-		if len(rates) > 0 && s.loop.SetLinks(rates) == nil {
-			if s.managed.sheetLinks == nil {
-				s.managed.sheetLinks = map[compute.Device]mem.Rate{}
-			}
-			maps.Copy(s.managed.sheetLinks, rates)
+// tellLinks tells what links to the host carry by their spec sheets.
+func (s *Server) tellLinks(sheets []*sheet.Sheet) {
+	rates := map[compute.Device]mem.Rate{}
+	for _, sh := range sheets {
+		id := compute.Device(sh.Device.UUID)
+		if r := linkOf(sh); r > 0 && s.managed.sheetLinks[id] != r {
+			rates[id] = r
 		}
 	}
+	if len(rates) > 0 && s.loop.SetLinks(rates) == nil {
+		if s.managed.sheetLinks == nil {
+			s.managed.sheetLinks = map[compute.Device]mem.Rate{}
+		}
+		maps.Copy(s.managed.sheetLinks, rates)
+	}
+	if s.log.Enabled(s.ending, slog.LevelDebug) {
+		s.logLinks()
+	}
+}
+
+// logLinks logs what the data plane made of that and of what moved, where it changed.
+func (s *Server) logLinks() {
 	state, _, err := s.loop.DescribeMemory()
 	if err != nil {
 		return

@@ -105,8 +105,7 @@ func (s *Server) haveSheets() bool {
 	if err != nil {
 		return false
 	}
-	list, _ := sheet.List(s.cfg.Sheets.Dir) // those that can be read
-	return slices.ContainsFunc(list, func(sh *sheet.Sheet) bool { return sh.On(driver) })
+	return slices.ContainsFunc(s.sheets(), func(sh *sheet.Sheet) bool { return sh.On(driver) })
 }
 
 // add takes a device in, unless there are too many.
