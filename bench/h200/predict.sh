@@ -10,13 +10,13 @@ workloads=("$@")
 [ $# -gt 0 ] || workloads=(science resnet152 vgg19 inception_v3 densenet201 training llama)
 logs=$state/logs
 mkdir "$logs"
+one() { measure "predict-$1" 420 predict --workloads "$1" --logs "$logs" $(pick "" "--rounds 2 --mib 4"); }
 for w in "${workloads[@]}"; do
     if [ -n "$DRY" ] && [ "$w" != science ]; then
         echo "xbench predict --workloads $w"
         continue
     fi
-    one() { measure "predict-$w" 420 predict --workloads "$w" --logs "$logs" $(pick "" "--rounds 2 --mib 4"); }
-    if [ -n "${TOGETHER:-}" ]; then (one; exit "$failed") & else one; fi
+    if [ -n "${TOGETHER:-}" ]; then (one "$w"; exit "$failed") & else one "$w"; fi
 done
 for job in $(jobs -p); do wait "$job" || failed=$((failed + 1)); done
 tar czf "$OUT/predict-logs.tgz" -C "$logs" .
