@@ -117,6 +117,26 @@ static void stream_begins(int i)
     streams[all_streams++] = s;
 }
 
+static void streams_begin(void)
+{
+    for (int i = 0; i < STREAMS; i++)
+        stream_begins(i);
+}
+
+static void streams_free(void)
+{
+    for (int i = 0; i < all_streams; i++)
+        free(streams[i]);
+    all_streams = 0;
+}
+
+static void streams_end(void)
+{
+    for (int i = 0; i < STREAMS; i++)
+        xm_orders_stream_gone(streams[live[i]]->key);
+    streams_free();
+}
+
 /* --- what may still be in use ---------------------------------------------------------------- */
 
 static struct past {
@@ -369,8 +389,7 @@ static void pool_history(unsigned with, int steps)
     memset(past, 0, sizeof past);
     for (int i = 0; i < POOLS; i++)
         pool_begins(i);
-    for (int i = 0; i < STREAMS; i++)
-        stream_begins(i);
+    streams_begin();
     for (int i = 0; i < steps; i++) {
         pool_step();
         pool_sums();
@@ -394,13 +413,19 @@ static void pool_history(unsigned with, int steps)
     xm_pools_settle();
     WANT(xm_pool_due, 0);
     TRUE(!xm_pool_next(NULL));
-    for (int i = 0; i < STREAMS; i++)
-        xm_orders_stream_gone(streams[live[i]]->key);
-    for (int i = 0; i < all_streams; i++)
-        free(streams[i]);
-    all_streams = 0;
+    streams_end();
     section.daemon_memory.limit = 0;
     nothing_is_left();
+}
+
+/* A history of one pool, which is held. */
+static struct xm_pool *one_pool(unsigned with)
+{
+    anew(with);
+    memset(past, 0, sizeof past);
+    streams_begin();
+    pool_begins(0);
+    return xm_pool_of(owned[0].handle);
 }
 
 /* What a context takes along: places of its streams, and what was freed behind them. */
@@ -408,12 +433,7 @@ static void context_takes_all(void)
 {
     struct xm_pool *p;
 
-    anew(7);
-    memset(past, 0, sizeof past);
-    for (int i = 0; i < STREAMS; i++)
-        stream_begins(i);
-    pool_begins(0);
-    p = xm_pool_of(owned[0].handle);
+    p = one_pool(7);
     for (int i = 0; i < 3; i++) {
         struct xm_order *o = order_of(live[0]);
         uint64_t place;
@@ -442,9 +462,7 @@ static void context_takes_all(void)
     xm_pool_let_go(p);
     pool_ends(0);
     WANT(xm_pool_due, 0);
-    for (int i = 0; i < all_streams; i++)
-        free(streams[i]);
-    all_streams = 0;
+    streams_free();
     nothing_is_left();
 }
 
@@ -456,11 +474,7 @@ static struct xm_pool *all_is_behind(void)
     CUdeviceptr at;
     uint64_t place;
 
-    anew(11);
-    for (int i = 0; i < STREAMS; i++)
-        stream_begins(i);
-    pool_begins(0);
-    p = xm_pool_of(owned[0].handle);
+    p = one_pool(11);
     p->most = XM_CHUNK;
     o = order_of(live[0]);
     WANT(xm_pool_allocate(p, o, streams[live[0]]->key, XM_CHUNK, &at), 0);
@@ -477,11 +491,7 @@ static void all_ends(struct xm_pool *p)
     xm_pool_let_go(p);
     pool_ends(0);
     WANT(xm_pool_due, 0);
-    for (int i = 0; i < STREAMS; i++)
-        xm_orders_stream_gone(streams[live[i]]->key);
-    for (int i = 0; i < all_streams; i++)
-        free(streams[i]);
-    all_streams = 0;
+    streams_end();
     nothing_is_left();
 }
 
@@ -637,11 +647,7 @@ static void neighbours_wait_for_the_last(void)
         uint64_t passed = 0;
         CUdeviceptr at;
 
-        anew(8);
-        for (int i = 0; i < STREAMS; i++)
-            stream_begins(i);
-        pool_begins(0);
-        p = xm_pool_of(owned[0].handle);
+        p = one_pool(8);
         for (int i = 0; i < 2; i++) {
             struct xm_order *o = order_of(live[0]);
 
@@ -670,9 +676,7 @@ static void neighbours_wait_for_the_last(void)
         }
         xm_pool_let_go(p);
         pool_ends(0);
-        for (int i = 0; i < all_streams; i++)
-            free(streams[i]);
-        all_streams = 0;
+        streams_free();
         nothing_is_left();
     }
 }
@@ -686,12 +690,7 @@ static void streams_that_are_gone_are_waited_for(void)
         struct xm_pool *p;
         uint64_t place;
 
-        anew(9);
-        memset(past, 0, sizeof past);
-        for (int i = 0; i < STREAMS; i++)
-            stream_begins(i);
-        pool_begins(0);
-        p = xm_pool_of(owned[0].handle);
+        p = one_pool(9);
         p->most = XM_CHUNK;
         o[0] = order_of(live[0]);
         blocks[0].bytes = XM_CHUNK;
@@ -722,11 +721,7 @@ static void streams_that_are_gone_are_waited_for(void)
         }
         xm_pool_let_go(p);
         pool_ends(0);
-        for (int i = 0; i < STREAMS; i++)
-            xm_orders_stream_gone(streams[live[i]]->key);
-        for (int i = 0; i < all_streams; i++)
-            free(streams[i]);
-        all_streams = 0;
+        streams_end();
         nothing_is_left();
     }
 }
