@@ -14,6 +14,10 @@ const (
 	// last is how much of one task's memory may still have to come in when the next one's
 	// begins to: less would leave the way idle in between.
 	last = 4 * lead
+	// spare is how much room is made for what comes in before that can use it: it covers
+	// the time to stop the next one that is to give up. What goes out without a copy takes
+	// no time, and more of it would have to come in again that could have stayed.
+	spare = 6 * BatchBytes
 	// shareUnit keeps room to grow from changing with every allocation of others.
 	shareUnit = 64 * MiB
 )
@@ -129,10 +133,7 @@ func (s *seat) grant(b Bytes, free *Bytes) {
 // one that runs last on. The next one is told when what the last one was told
 // is nearly out. It says whether anything is on its way that can be counted on.
 func (p *Planner) lower(now time.Duration) (out bool) {
-	need := -p.config.Budget
-	for _, s := range p.order {
-		need += max(s.desired, s.Resident)
-	}
+	need := p.need()
 	p.rankGoers()
 	for _, s := range p.goers {
 		surplus := s.Resident - s.desired
@@ -159,6 +160,25 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 		}
 	}
 	return out
+}
+
+// need is by how much what is there exceeds what leaves the room that is wanted now: all
+// that others wait for, and of what comes in batch by batch the next ones.
+func (p *Planner) need() Bytes {
+	need, comes := -p.config.Budget, Bytes(0)
+	for _, s := range p.order {
+		need += s.Resident
+		more := max(0, s.desired-s.Resident)
+		if s.Stopped && s.Asked == 0 {
+			comes += more
+		} else {
+			need += more
+		}
+	}
+	if !p.hasty && !p.whole() {
+		comes = min(comes, spare)
+	}
+	return need + comes
 }
 
 // leaving says whether what the task is told to give up can be counted on.

@@ -176,6 +176,7 @@ type Planner struct {
 	order []*seat // all seats, who is served first
 	goers []*seat // all seats, who gives up first
 
+	hasty   bool // see SetHasty
 	pinned  Bytes
 	flows   bool // something is on its way out
 	reading reading
@@ -230,6 +231,11 @@ func (p *Planner) SetLink(r Rate) error {
 	p.config.Link = r
 	return nil
 }
+
+// SetHasty has tasks give up all that others wait for at once, and not only as much as
+// these can use soon: for where something else bounds what each can give up, and has to
+// know all of it. From the next Decide on.
+func (p *Planner) SetHasty(hasty bool) { p.hasty = hasty }
 
 func (r Rate) possible() bool { return r >= 1e6 && r <= 1e13 }
 

@@ -39,7 +39,7 @@ func (d *device) apply(now time.Duration, events ...compute.Event) []Target {
 		c.Ready, c.Open, c.Stopped = st.Ready, st.Open, !st.Open
 	}
 	var out Decision
-	for range 4 * len(d.claims) {
+	for range 16 * len(d.claims) {
 		out = d.p.Decide(now, d.s.Timeline("gpu0"), d.s.Expected("gpu0"), d.claims)
 		for i, target := range out.Targets {
 			c := &d.claims[i]

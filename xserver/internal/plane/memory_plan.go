@@ -49,6 +49,7 @@ func (p *Plane) planMemory(answered bool) {
 func (p *Plane) claims(d *device) {
 	m := d.mem
 	m.claims, m.of = m.claims[:0], m.of[:0]
+	crowded := false
 	ranks := p.sched.Policy().Traits().Strict
 	for _, st := range d.seats {
 		rank := 0
@@ -61,6 +62,7 @@ func (p *Plane) claims(d *device) {
 			}
 			m.claims = append(m.claims, s.claim(m.own, rank))
 			m.of = append(m.of, s)
+			crowded = crowded || s.mem.floor > 0
 		}
 	}
 	for _, list := range p.mem.ghosts {
@@ -71,6 +73,7 @@ func (p *Plane) claims(d *device) {
 			}
 		}
 	}
+	m.planner.SetHasty(crowded) // the host is divided by what is to go there
 }
 
 // lateAllocations is how long after a target was lowered an allocation may turn up that
