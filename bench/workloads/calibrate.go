@@ -74,7 +74,7 @@ func (g *gpu) calibrateWork(s cuda.Stream) (perUS float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := g.driver.MemsetD32(words, 0, 2); err != nil {
+	if err := g.zero(words, 2); err != nil {
 		return 0, err
 	}
 	return calibrate(func(n uint64) (time.Duration, error) {

@@ -37,7 +37,7 @@ func (g *gpu) newWork() (fullWork, error) {
 	if w.state, err = g.driver.MemAlloc(4 * stateWords); err != nil {
 		return w, err
 	}
-	return w, g.driver.MemsetD32(w.state, 0, stateWords)
+	return w, g.zero(w.state, stateWords)
 }
 
 // args of a launch: where it beats, where it is told to end, its iterations, those

@@ -3,6 +3,7 @@ package workloads
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -234,4 +235,10 @@ func RunFacts(say *Speaker, withContext bool) error {
 		return err
 	}
 	return say.Say(Event{Kind: KindReady, Facts: &f})
+}
+
+// zero clears words, and returns when they are: kernels of streams that do not wait for the
+// legacy stream would not wait for it.
+func (g *gpu) zero(at abi.DevicePtr, words uint64) error {
+	return errors.Join(g.driver.MemsetD32(at, 0, words), g.ctx.Synchronize())
 }

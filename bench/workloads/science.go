@@ -109,11 +109,20 @@ func (s *scientist) prepare() error {
 		for w := 0; w < len(s.mirror[i]); w += 4 {
 			binary.LittleEndian.PutUint32(s.mirror[i][w:], s.rng.Uint32())
 		}
-		if err := d.MemcpyHtoD(p, s.mirror[i]); err != nil {
+		if err := s.upload(p, s.mirror[i]); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// upload has bytes be on the device for the stream's next kernel, which would not wait for
+// a copy without a stream.
+func (s *scientist) upload(to abi.DevicePtr, b []byte) error {
+	if err := s.gpu.driver.MemcpyHtoDAsync(to, b, s.stream); err != nil {
+		return err
+	}
+	return s.stream.Synchronize()
 }
 
 // View implements kernels.Memory over the mirrors.
@@ -134,7 +143,7 @@ func (s *scientist) put(buffer int, words []uint32) error {
 	for i, w := range words {
 		binary.LittleEndian.PutUint32(b[4*i:], w)
 	}
-	return s.gpu.driver.MemcpyHtoD(abi.DevicePtr(s.at[buffer]), b)
+	return s.upload(abi.DevicePtr(s.at[buffer]), b)
 }
 
 // arguments draws a launch's sizes, and writes what a kernel follows in memory. The

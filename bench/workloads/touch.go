@@ -220,7 +220,7 @@ func (m *massif) allocate(piece uint64, allocate func(uint64) (abi.DevicePtr, er
 	if m.sums, err = m.gpu.driver.MemAlloc(8 * pieces); err != nil {
 		return err
 	}
-	return m.gpu.driver.MemsetD32(m.sums, 0, 2*pieces)
+	return m.gpu.zero(m.sums, 2*pieces)
 }
 
 func (m *massif) sumAt(piece int) abi.DevicePtr { return m.sums + abi.DevicePtr(8*piece) }

@@ -85,7 +85,17 @@ func (h *hasher) open(key []byte) (err error) {
 	if h.at, err = h.driver.HostDevicePointer(h.table); err != nil {
 		return err
 	}
-	return h.driver.MemcpyHtoD(h.key, key)
+	return h.upload(h.key, key)
+}
+
+// upload has bytes be on the device for what the stream is given next. A copy without a
+// stream returns when the driver has the bytes, which it may bring to the device while
+// kernels of this stream run already: it does not wait for others (H200).
+func (h *hasher) upload(to abi.DevicePtr, b []byte) error {
+	if err := h.driver.MemcpyHtoDAsync(to, b, h.stream); err != nil {
+		return err
+	}
+	return h.stream.Synchronize()
 }
 
 // release gives back what open made, as far as it came.
@@ -117,7 +127,7 @@ func (h *hasher) prove(key []byte) error {
 	if err != nil {
 		return err
 	}
-	err = h.driver.MemcpyHtoD(at, unit)
+	err = h.upload(at, unit)
 	if err == nil {
 		h.list(0, uint64(at)+kernels.DigestUnit)
 		h.list(1, uint64(at))
