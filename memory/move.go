@@ -96,6 +96,8 @@ type Move struct {
 	order  Order
 	target Bytes
 	making Bytes // device memory of Map steps under way
+	going  Bytes // on the device, of batches out under way
+	coming Bytes // of batches in that have not begun
 	out    lane
 	in     lane
 	moved  Moved
@@ -120,12 +122,13 @@ type progress struct {
 	over bool
 }
 
-// Start begins a plan, which must stay as it is until the move is over, under a target that may be lower than the plan's goal:
-// what there is no room for waits for [Move.SetTarget]. The order, if there is
-// one, is told what goes and what comes. Precondition: the task is Stopped, and
-// the move is over.
+// Start begins a plan, which must stay as it is until the move is over, under a target
+// that may be another than the plan's goal: what there is no room for, and what has to
+// make none, waits for [Move.SetTarget]. The order, if there is one, is told what goes
+// and what comes. Precondition: the task is Stopped, and the move is over.
 func (m *Move) Start(t *Table, p *Plan, order Order, target Bytes) {
 	*m = Move{table: t, order: order, target: target, out: lane{batches: p.Out}, in: lane{batches: p.In}}
+	_, m.coming = p.Bytes()
 }
 
 // SetTarget changes what the task may have. What has begun is not affected.
@@ -153,10 +156,9 @@ func (m *Move) Over() bool {
 	return m.dead || m.out.over(m.ended) && m.in.over(m.ended)
 }
 
-// Starved says whether nothing is under way and what is left waits for a higher
-// target.
+// Starved says whether nothing is under way and what is left waits for another target.
 func (m *Move) Starved() bool {
-	return !m.Over() && !m.out.active() && !m.in.active() && (m.out.closed || m.out.left() == 0) && !m.fits()
+	return !m.Over() && !m.out.active() && !m.in.active() && !m.leaves() && !m.fits()
 }
 
 // Moved returns what was done so far.
@@ -185,10 +187,23 @@ func (l *lane) at(batch int) *progress { return &l.progress[batch%depth] }
 
 // fits says whether the next batch in is within the target.
 func (m *Move) fits() bool {
-	if m.in.left() == 0 {
+	if m.in.left() == 0 || m.in.closed {
 		return false
 	}
 	return m.table.figures.Resident+m.making+m.in.batches[m.in.next].Bytes <= m.target
+}
+
+// leaves says whether the next batch out has to go: without it what is there, and what is
+// still to come in, would be more than the task may have.
+func (m *Move) leaves() bool {
+	if m.out.left() == 0 || m.out.closed {
+		return false
+	}
+	stays := m.table.figures.Resident - m.going + m.making
+	if !m.in.closed {
+		stays += m.coming
+	}
+	return stays > m.target
 }
 
 // Next gives out a step that can begin now; false if there is none before some
@@ -217,20 +232,23 @@ func (l *lane) step(m *Move) (Step, bool) {
 	if m.ended || l.closed || l.left() == 0 || l.next-l.first == depth {
 		return Step{}, false
 	}
+	batch := &l.batches[l.next]
 	act := Reserve
-	if l.batches[l.next].Clean {
-		act = Drop
-	}
-	if l == &m.in {
-		if !m.fits() {
-			return Step{}, false
-		}
+	switch {
+	case l == &m.in && !m.fits(), l == &m.out && !m.leaves():
+		return Step{}, false
+	case l == &m.in:
 		act = Map
-		m.making += l.batches[l.next].Bytes
+		m.making += batch.Bytes
+		m.coming -= batch.Bytes
+	case batch.Clean:
+		act = Drop
+		fallthrough
+	default:
+		m.going += batch.Bytes
 	}
 	*l.at(l.next) = progress{act: act, busy: true}
 	l.next++
-	batch := l.batches[l.next-1]
 	return Step{act, l.next - 1, batch.IDs, batch.Bytes}, true
 }
 

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -78,6 +79,9 @@ func TestMoveKeepsEveryByte(t *testing.T) {
 			}
 			plan.Build(table, Goal{Target: goal, Order: order, Wanted: wanted})
 			checkPlan(t, table, &plan, goal, wanted)
+			if rapid.Bool().Draw(t, "further") {
+				checkFurther(t, table, &plan, Goal{Target: goal, Order: order, Wanted: wanted, Further: dice.upTo(all)})
+			}
 			for id, c := range m.copies {
 				table.find(id).Kept = c.kept
 			}
@@ -223,25 +227,70 @@ func checkMove(t *rapid.T, move *Move, open []Step) {
 	}
 }
 
-// checkSpare spares what is clean: as much goes and comes as before, what is clean first
-// and by itself.
+// checkFurther plans for more to go: that comes behind what is planned already, which
+// stays as it is.
+func checkFurther(t *rapid.T, table *Table, plan *Plan, g Goal) {
+	out, in := plan.Bytes()
+	var before [][]ID
+	for _, b := range plan.Out {
+		before = append(before, slices.Clone(b.IDs))
+	}
+	resident := table.Figures().Resident
+	plan.Build(table, g)
+	for i, ids := range before {
+		if !slices.Equal(plan.Out[i].IDs, ids) {
+			t.Fatalf("%v goes, without further memory %v", plan.Out, before)
+		}
+	}
+	more, i := plan.Bytes()
+	if i != in || more > resident || (in > 0 || out == 0) && more != out || more-out >= g.Further+PieceBytes {
+		t.Fatalf("%s out and %s in, %s further: without it %s and %s", more, i, g.Further, out, in)
+	}
+}
+
+// checkSpare spares what is clean: as much goes and comes as before, what is clean by
+// itself, and first of those that go about the same time.
 func checkSpare(t *rapid.T, table *Table, plan *Plan, m *machine) {
 	out, in := plan.Bytes()
+	window := spareWindows(table, plan)
 	plan.Spare(table, m.clean)
 	if o, i := plan.Bytes(); o != out || i != in {
 		t.Fatalf("%s out and %s in, before %s and %s", o, i, out, in)
 	}
-	rest := false
+	last, rest := 0, false
 	for _, b := range plan.Out {
-		if rest = rest || !b.Clean; rest == b.Clean {
-			t.Fatalf("what is clean goes after what is not: %v", plan.Out)
-		}
 		for _, id := range b.IDs {
 			if b.Clean != m.clean(id) {
 				t.Fatalf("segment %d, clean %t, is in a batch that is clean %t", id, m.clean(id), b.Clean)
 			}
 		}
+		least, most := slices.MinFunc(b.IDs, window.compare), slices.MaxFunc(b.IDs, window.compare)
+		if window[least] > last {
+			rest = false
+		}
+		if window[least] < last || b.Clean && rest && window[least] == last {
+			t.Fatalf("%v goes too late: %v", b.IDs, plan.Out)
+		}
+		last, rest = window[most], !b.Clean
 	}
+}
+
+// windows says which of those that go are so near each other that Spare may change
+// their order.
+type windows map[ID]int
+
+func (w windows) compare(a, b ID) int { return cmp.Compare(w[a], w[b]) }
+
+func spareWindows(table *Table, plan *Plan) windows {
+	w, at, sum, arena := windows{}, 0, Bytes(0), false
+	for k, i := range plan.leave {
+		s := &table.segments[i]
+		if k > 0 && (k == plan.must || sum >= spareWindow || s.Arena != arena) {
+			at, sum = at+1, 0
+		}
+		w[s.ID], sum, arena = at, sum+s.Bytes, s.Arena
+	}
+	return w
 }
 
 // TestStaleCopiesHoldNothingUp has the host's copies of a clean batch be given up: it

@@ -52,6 +52,10 @@ type Goal struct {
 	// it: as much of it as fits is to be on the device, whatever else has to go.
 	// Without it nothing is exchanged.
 	Wanted []ID
+	// Further is how much of what stays is planned to go as well, behind what goes and in
+	// batches of its own, for a target that may fall while the plan is carried out. Where
+	// something comes in it is not heeded.
+	Further Bytes
 }
 
 // Plan is what has to move to reach a target. Batches depend on each other by
@@ -67,7 +71,7 @@ type Plan struct {
 	ids   []ID   // all batches' segments
 	// Places in the table: what comes, what goes, and what is being sorted.
 	come, leave, rest []int32
-	clean             int // of those that go, the first ones: not copied
+	must              int // of those that leave, the first ones: not Goal.Further
 	room              Bytes
 
 	// For the order's sequence, of which a loop's body would be a new function.
@@ -81,6 +85,7 @@ const (
 	unmarked mark = iota
 	settled       // stays where it is, or comes
 	known         // is on the device, and the order named it
+	spared        // goes, and is not copied
 )
 
 // Build makes the plan for a goal. The plan holds for the table as it is.
@@ -97,38 +102,78 @@ func (p *Plan) Build(t *Table, g Goal) {
 	}
 	p.leavers(t, g.Order)
 	p.stay(t)
+	p.must = len(p.leave)
+	if len(p.come) == 0 && p.must > 0 {
+		p.further(t, g.Further)
+	}
 	p.others(t)
-	p.clean = 0
 	p.batch(t)
 }
 
-// batch cuts what comes and what goes.
+// batch cuts what comes and what goes: what is copied apart from what is not.
 func (p *Plan) batch(t *Table) {
 	p.ids = p.ids[:0]
 	p.In = p.cut(t, p.In[:0], p.come)
-	p.Out = p.cut(t, p.Out[:0], p.leave[:p.clean])
-	for i := range p.Out {
-		p.Out[i].Clean = true
-	}
-	p.Out = p.cut(t, p.Out, p.leave[p.clean:])
+	p.Out = p.Out[:0]
+	p.cutOut(t, p.leave[:p.must])
+	p.cutOut(t, p.leave[p.must:])
 }
 
-// Spare has those go first, and without being copied, of which the host's copy is
-// what is on the device. It follows Build, and t is as it was then.
-func (p *Plan) Spare(t *Table, clean func(ID) bool) {
-	p.rest = append(p.rest[:0], p.leave...)
-	p.leave = p.leave[:0]
-	for _, want := range [...]bool{true, false} {
-		for _, i := range p.rest {
-			if s := &t.segments[i]; (s.Kept && clean(s.ID)) == want {
-				p.leave = append(p.leave, i)
-			}
+func (p *Plan) cutOut(t *Table, rest []int32) {
+	for len(rest) > 0 {
+		clean, n := p.marks[rest[0]] == spared, 1
+		for n < len(rest) && (p.marks[rest[n]] == spared) == clean {
+			n++
 		}
-		if want {
-			p.clean = len(p.leave)
+		first := len(p.Out)
+		p.Out = p.cut(t, p.Out, rest[:n])
+		for i := range p.Out[first:] {
+			p.Out[first+i].Clean = clean
+		}
+		rest = rest[n:]
+	}
+}
+
+// spareWindow is how far Spare may change the order in which memory goes: not all of a
+// plan need be carried out.
+const spareWindow = 8 * BatchBytes
+
+// Spare has those go without being copied of which the host's copy is what is on the
+// device, and sooner than what goes about the same time. It follows Build, and t is as
+// it was then.
+func (p *Plan) Spare(t *Table, clean func(ID) bool) {
+	for _, i := range p.leave {
+		if s := &t.segments[i]; s.Kept && clean(s.ID) {
+			p.marks[i] = spared
 		}
 	}
+	p.advance(t, p.leave[:p.must])
+	p.advance(t, p.leave[p.must:])
 	p.batch(t)
+}
+
+// advance moves what is not copied to the front of each window.
+func (p *Plan) advance(t *Table, rest []int32) {
+	for len(rest) > 0 {
+		n, sum := 0, Bytes(0)
+		for n < len(rest) && sum < spareWindow && t.segments[rest[n]].Arena == t.segments[rest[0]].Arena {
+			sum += t.segments[rest[n]].Bytes
+			n++
+		}
+		slices.SortStableFunc(rest[:n], p.sparedFirst)
+		rest = rest[n:]
+	}
+}
+
+func (p *Plan) sparedFirst(a, b int32) int {
+	x, y := p.marks[a] == spared, p.marks[b] == spared
+	switch {
+	case x == y:
+		return 0
+	case x:
+		return -1
+	}
+	return 1
 }
 
 // dear keeps what cannot go, and has arenas on the device as long as there is
@@ -200,8 +245,10 @@ func (p *Plan) named(id ID) bool {
 	return true
 }
 
-// stay takes those off the end of what leaves for which there is room.
+// stay takes those off the end of what leaves for which there is room; rest has them, in
+// the order in which they would leave.
 func (p *Plan) stay(t *Table) {
+	p.rest = p.rest[:0]
 	if p.room < Granularity {
 		return
 	}
@@ -209,10 +256,23 @@ func (p *Plan) stay(t *Table) {
 	for k := len(p.leave) - 1; k >= 0; k-- {
 		if s := &t.segments[p.leave[k]]; s.Bytes <= p.room {
 			p.room -= s.Bytes
+			p.rest = append(p.rest, p.leave[k])
 			p.leave[k] = stays
 		}
 	}
+	slices.Reverse(p.rest)
 	p.leave = slices.DeleteFunc(p.leave, func(i int32) bool { return i == stays })
+}
+
+// further has as much of what stays go as well. It follows stay.
+func (p *Plan) further(t *Table, b Bytes) {
+	for _, i := range p.rest {
+		if b <= 0 {
+			break
+		}
+		p.leave = append(p.leave, i)
+		b -= t.segments[i].Bytes
+	}
 }
 
 // others has the rest of what is not on the device come in, what was used last

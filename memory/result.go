@@ -40,6 +40,7 @@ func (m *Move) Done(s Step) {
 	case CopyOut:
 		p.act = Unmap
 	case Unmap, Drop:
+		m.going -= s.Bytes
 		m.leave(s)
 		p.over = true
 	case Map:
@@ -77,10 +78,11 @@ func (m *Move) Failed(s Step, err error) {
 		p.over = true
 	case CopyIn, Commit:
 		p.act = Restore
+	case Restore:
+		p.over = true // it stays Loading
 	default:
-		// Going out it is where it was. A segment that could be neither brought in
-		// nor taken back stays Loading.
-		p.over = true
+		m.going -= s.Bytes
+		p.over = true // it is where it was
 	}
 	switch {
 	case errors.Is(err, ErrStale):

@@ -44,9 +44,9 @@ type world interface {
 	// await waits until the oldest copy of a direction ends, or a call does; false: it
 	// was woken before, by a change of what wanted and target tell.
 	await() (landing, bool)
-	// linger waits a moment for the target to rise while nothing is under way; false: it
-	// did not, or somebody waits for the process.
-	linger() bool
+	// linger waits a moment for the target to rise, or for outward to fall, while nothing is
+	// under way; false: it did not, or somebody waits for the process.
+	linger(outward bool) bool
 	// wanted says that the move should end soon.
 	wanted() bool
 	// target is what may be on the device.
@@ -56,7 +56,7 @@ type world interface {
 // maxFlying is how many batches a memory.Move has under way in one direction.
 const maxFlying = 4
 
-// maxLingers is how often a move waits for a higher target without a step in between.
+// maxLingers is how often a move waits for another target without a step in between.
 const maxLingers = 8
 
 // carrier carries out one plan at a time. Invariant: when carry returns, no copy
@@ -93,17 +93,17 @@ type outcome struct {
 	memory.Moved
 	err     error // the first failure
 	lost    bool  // the move is no longer ours
-	starved bool  // it ended for lack of room below the target
+	starved bool  // what was left had no room yet, or had to make none
 }
 
-// carry carries out a plan, which was made for goal, and returns when it is done
+// carry carries out a plan, which was made for an aim, and returns when it is done
 // or given up. Precondition: Begin succeeded.
-func (c *carrier) carry(t *memory.Table, p *memory.Plan, goal memory.Bytes) outcome {
+func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 	c.lost, c.lingered = false, 0
 	c.move.Start(t, p, nil, c.world.target())
 	var starved bool
 	for !c.move.Over() {
-		c.look(len(p.Out) > 0, goal)
+		c.look(t, len(p.Out) > 0, a)
 		if s, ok := c.move.Next(); ok {
 			c.begin(s)
 			continue
@@ -113,8 +113,9 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, goal memory.Bytes) outc
 		}
 		if !c.aloft() {
 			// What is left waits for room, which comes batch by batch where another task's
-			// memory goes. It is waited for here for a moment only: the process may want to run.
-			if c.lingered++; !starved && c.lingered <= maxLingers && c.world.linger() {
+			// memory goes, or has to go batch by batch as another's comes. It is waited for here
+			// for a moment only: the process may want to run.
+			if c.lingered++; !starved && c.lingered <= maxLingers && c.world.linger(a.further) {
 				continue
 			}
 			if starved {
@@ -133,11 +134,15 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, goal memory.Bytes) outc
 }
 
 // look stops a move that somebody waits for, or whose plan is out of date: one
-// that makes more room than is asked for any more.
-func (c *carrier) look(outward bool, goal memory.Bytes) {
+// that makes more room than is asked for any more, or would have to bring something in.
+func (c *carrier) look(t *memory.Table, outward bool, a aim) {
 	target := c.world.target()
 	c.move.SetTarget(target)
-	if c.world.wanted() || outward && target > goal {
+	least := a.goal
+	if a.further {
+		least = t.Figures().Resident
+	}
+	if c.world.wanted() || outward && target > least {
 		c.move.Stop()
 	}
 }

@@ -138,13 +138,13 @@ func (m *model) call(s memory.Step) {
 	m.calls = append(m.calls, copying{step: s, ends: m.now + m.latency, err: m.enter(s)})
 }
 
-func (m *model) linger() bool {
+func (m *model) linger(outward bool) bool {
 	m.must(len(m.flying[out])+len(m.flying[in])+len(m.calls) == 0, "lingers while something is under way")
 	before := m.bound
 	m.now += time.Millisecond
 	m.pending = m.pending || m.wants()
 	m.retarget(m)
-	return m.bound > before && !m.wanted()
+	return m.bound != before && m.bound > before != outward && !m.wanted()
 }
 
 // called is the end of the call that ends first.
@@ -316,11 +316,11 @@ func TestPropertyNothingIsLost(t *testing.T) {
 			m.bound = memory.Bytes(rapid.IntRange(0, 1300).Draw(t, "target")) * memory.MiB
 			m.pending, m.asked, m.lost, m.told = false, false, false, false
 			p.list = append(p.list[:0], m.listing()...)
-			goal, err := p.make(m.bound, false)
+			aim, err := p.make(m.bound, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := c.carry(&p.table, &p.plan, goal)
+			o := c.carry(&p.table, &p.plan, aim)
 			m.good()
 			if o.lost != m.lost {
 				t.Fatalf("%s; lost by the library: %t", o, m.lost)
@@ -351,7 +351,7 @@ func TestPropertyTargetIsReached(t *testing.T) {
 		p, c := newPlanner(), carrier{world: m}
 		for turns := 0; ; turns++ {
 			p.list = append(p.list[:0], m.listing()...)
-			goal, err := p.make(m.bound, false)
+			aim, err := p.make(m.bound, false)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -361,7 +361,7 @@ func TestPropertyTargetIsReached(t *testing.T) {
 				break
 			}
 			before := m.resident()
-			o := c.carry(&p.table, &p.plan, goal)
+			o := c.carry(&p.table, &p.plan, aim)
 			if o.err != nil || o.lost || m.resident() == before {
 				t.Fatalf("from %s to %s: %s", before, m.bound, o)
 			}
@@ -393,12 +393,44 @@ func TestCreditsPassWhileItLoads(t *testing.T) {
 		}
 		p, c := newPlanner(), carrier{world: m}
 		p.list = m.listing()
-		goal, err := p.make(m.bound, false)
+		aim, err := p.make(m.bound, false)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if o := c.carry(&p.table, &p.plan, goal); o.In != 2*memory.GiB || o.err != nil {
+		if o := c.carry(&p.table, &p.plan, aim); o.In != 2*memory.GiB || o.err != nil {
 			t.Fatalf("%s", o)
+		}
+		m.good()
+	})
+}
+
+// TestTheRestFollowsAFallingTarget lowers the target as somebody else's memory comes: what
+// goes follows without a plan, and a look at what is clean, of its own for each batch, and
+// no more goes than has to.
+func TestTheRestFollowsAFallingTarget(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := make([]int, 256)
+		for i := range sizes {
+			sizes[i] = 32
+		}
+		m := newModel(t, sizes, func(int) bool { return true })
+		m.each, m.latency = 300*time.Microsecond, 3*time.Millisecond
+		all := m.resident()
+		least := memory.Bytes(rapid.IntRange(0, 60).Draw(t, "batches that stay")) * memory.BatchBytes
+		began := m.now
+		m.retarget = func(m *model) { // at the speed of the link
+			m.bound = max(least, all-memory.GiB-memory.LinkRate.Over(m.now-began)/memory.BatchBytes*memory.BatchBytes)
+			m.must(m.resident() > m.bound-2*memory.BatchBytes, "%s on the device, target %s", m.resident(), m.bound)
+		}
+		m.retarget(m)
+		p, c := newPlanner(), carrier{world: m}
+		p.list = m.listing()
+		aim, err := p.make(m.bound, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o := c.carry(&p.table, &p.plan, aim); o.Out != all-least || o.err != nil {
+			t.Fatalf("%s, to %s", o, least)
 		}
 		m.good()
 	})
@@ -422,11 +454,11 @@ func TestCallsHideBehindCopies(t *testing.T) {
 				}
 				p, c := newPlanner(), carrier{world: m}
 				p.list = m.listing()
-				goal, err := p.make(m.bound, false)
+				aim, err := p.make(m.bound, false)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if o := c.carry(&p.table, &p.plan, goal); o.Out+o.In != 8*memory.GiB {
+				if o := c.carry(&p.table, &p.plan, aim); o.Out+o.In != 8*memory.GiB {
 					t.Fatalf("%s", o)
 				}
 				if least := memory.LinkRate.Time(8 * memory.GiB); m.now > least+least/50+m.latency {

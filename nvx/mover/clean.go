@@ -122,6 +122,13 @@ func (b *cleanBooks) going(s memory.Segment, hint Written) {
 	}
 }
 
+// mayGo takes in a segment that goes if more has to: it is looked at if it may be clean.
+func (b *cleanBooks) mayGo(s memory.Segment, hint Written) {
+	if hint != WasWritten && b.of(s.ID).pause == 0 && b.chance(s) == 1 && s.Bytes <= memory.PieceBytes {
+		b.look = append(b.look, s)
+	}
+}
+
 // rank has those be looked at first that may turn out to be clean: of the others it is
 // noted for the next time.
 func (b *cleanBooks) rank() {

@@ -85,12 +85,12 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 			m.bound = target
 			m.pending, m.asked, m.lost, m.told = false, false, false, false
 			s.planner.list = append(s.planner.list[:0], m.listing()...)
-			goal, err := s.planner.make(m.bound, false)
+			aim, err := s.planner.make(m.bound, false)
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.compare()
-			o := s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
+			s.compare(m.bound)
+			o := s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
 			m.good()
 			if !o.lost {
 				_ = s.learn(o)

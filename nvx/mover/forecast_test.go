@@ -106,11 +106,11 @@ func TestPropertyExchangesEnd(t *testing.T) {
 			if pays && turn > 1 {
 				t.Fatalf("turn %d: still worth an exchange of %s for %s", turn, x.in, x.gain)
 			}
-			goal, err := p.make(m.bound, open)
+			aim, err := p.make(m.bound, open)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o := c.carry(&p.table, &p.plan, goal)
+			o := c.carry(&p.table, &p.plan, aim)
 			m.good()
 			if now := m.resident(); now > max(m.bound, pinnedOf(m)) {
 				t.Fatalf("%s on the device of %s", now, m.bound)

@@ -22,7 +22,7 @@ type Entry struct {
 	// copies and calls, or a reason to look again) and "linger" (for a higher target) beside
 	// the names of memory.Act. To map is what others do meanwhile, several at once.
 	Spent   map[string]time.Duration `json:"spent_ns"`
-	Starved bool                     `json:"starved,omitempty"` // what was left had no room yet
+	Starved bool                     `json:"starved,omitempty"` // what was left had no room yet, or had to make none
 	Error   string                   `json:"error,omitempty"`
 	Trouble string                   `json:"trouble,omitempty"` // what last kept memory from moving, also before
 }

@@ -271,16 +271,16 @@ func (s *section) carry() (o outcome, err error) {
 	s.undo()
 	_, orders := s.board.Orders()
 	s.look(orders)
-	goal, err := s.planner.make(orders.Target, s.board.Open())
+	aim, err := s.planner.make(orders.Target, s.board.Open())
 	if err != nil {
 		sound = true
 		return o, fmt.Errorf("plan: %w", err)
 	}
-	s.compare()
-	o = s.carrier.carry(&s.planner.table, &s.planner.plan, goal)
+	s.compare(orders.Target)
+	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
 	sound = true
 	if s.looked && len(s.planner.plan.Out) > 0 && o.err == nil {
-		s.haste.took(o.Out == 0)
+		s.haste.took(o.Out == 0 && s.waited != 0)
 	}
 	if !o.lost {
 		err = s.learn(o)
@@ -423,19 +423,19 @@ func (s *section) wait() (landing, bool) {
 	return landing{}, false
 }
 
-// A move lingers for as long as it takes a batch of another task to go, and that to be
-// heard of. Whether the process is wanted nobody tells.
+// A move lingers for as long as it takes a batch of another task to go, or to come, and that
+// to be heard of. Whether the process is wanted nobody tells.
 const (
 	lingers     = 4 * time.Millisecond
 	lingerLooks = 200 * time.Microsecond
 )
 
-func (s *section) linger() (rose bool) {
-	s.journal.spend("linger", func() { rose = s.roomRises() })
-	return rose
+func (s *section) linger(outward bool) (moved bool) {
+	s.journal.spend("linger", func() { moved = s.targetMoves(outward) })
+	return moved
 }
 
-func (s *section) roomRises() bool {
+func (s *section) targetMoves(outward bool) bool {
 	before := s.target()
 	look := time.NewTicker(lingerLooks)
 	defer look.Stop()
@@ -446,7 +446,7 @@ func (s *section) roomRises() bool {
 		case <-look.C:
 		}
 		if t := s.target(); t != before {
-			return t > before
+			return t > before != outward
 		}
 	}
 	return false
