@@ -147,6 +147,7 @@ const (
 	OverGap              // left suspended: the next request is near
 	WaitsForSlice        // as that, once its time slice is no longer the shortest
 	RunsBeside           // runs beside a foreground that is bound by the CPU
+	Compared             // kept out for a moment, to see whether that is faster alone
 )
 
 var reasons = [...]string{
@@ -163,6 +164,7 @@ var reasons = [...]string{
 	OverGap:       "left suspended between frequent requests",
 	WaitsForSlice: "suspended until its time slice suits a foreground that is bound by the CPU",
 	RunsBeside:    "runs beside a foreground that is bound by the CPU",
+	Compared:      "kept out for a moment, to see whether the foreground is faster alone",
 }
 
 // String is the reason as listings show it.
