@@ -151,8 +151,25 @@ func (c *Chooser) longForeground() bool {
 	return false
 }
 
+// loose is how many commands of a task need not wait at the gate on the device: a
+// power of two, so that it changes rarely.
+func (c *Chooser) loose(t *Task) int {
+	beside := c.regime == Beside && t.background() || c.regime == Share && t.coexists(c.costs)
+	if !beside || !t.short(c.costs) {
+		return 0
+	}
+	n := looseMost
+	for n > looseLeast && time.Duration(n)*t.grain > looseFor {
+		n /= 2
+	}
+	return n
+}
+
 // apply makes an order the task's.
 func (c *Chooser) apply(t *Task, o Order) {
+	if o.Open {
+		o.Loose = c.loose(t)
+	}
 	if o == t.order {
 		return
 	}

@@ -209,6 +209,9 @@ func (o *colony) check() {
 		if c.task.mode != compute.Bounded && c.order.Hold && !isShort(c.order.Slice) && !isShort(c.slice) {
 			o.t.Fatalf("task %d of mode %v is held", c.id, c.task.mode)
 		}
+		if c.order.Loose != 0 && (!c.order.Open || !c.task.behind()) {
+			o.t.Fatalf("task %d of mode %v: commands that need not wait, the order is %+v", c.id, c.task.mode, c.order)
+		}
 		if c.order.Open && !c.task.open && c.order.Reason != RunsBeside {
 			o.t.Fatalf("task %d: the policy keeps it out, the order is %+v", c.id, c.order)
 		}
@@ -249,6 +252,7 @@ func TestHistories(t *testing.T) {
 			case 7:
 				o.chooser.Ran(c.task, o.now, time.Duration(some.Draw(t, "run"))*time.Microsecond, time.Duration(some.Draw(t, "launching"))*time.Microsecond)
 				o.chooser.Launched(c.task, o.now, uint64(some.Draw(t, "launches")))
+				o.chooser.SetGrain(c.task, time.Duration(some.Draw(t, "grain"))*10*time.Nanosecond)
 			default:
 				d := time.Duration(rapid.Uint32Range(1, 40_000).Draw(t, "pass")) * time.Microsecond
 				o.pass(d, time.Duration(rapid.IntRange(1, 3000).Draw(t, "delay"))*time.Microsecond)
