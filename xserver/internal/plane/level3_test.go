@@ -532,3 +532,47 @@ func BenchmarkEdgeLevel3(b *testing.B) {
 		})
 	}
 }
+
+// TestFewLaunchesSayNothingOfCommands has a background run in short turns and launch
+// little in each, as one does whose queues are full: it keeps its place beside the
+// foreground, and loses it once it has gone on like that for long.
+func TestFewLaunchesSayNothingOfCommands(t *testing.T) {
+	r := newRig(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	for _, g := range []*guest{low, high} {
+		g.configure(0, 16, 8)
+		g.canDo(2, board.ClientOfMPS)
+	}
+	runs := func(times int, length time.Duration, launches uint64) {
+		low.ready(true)
+		for range times {
+			r.pass(length)
+			low.device.AddLaunches(launches)
+			low.ring()
+		}
+	}
+	beside := func(what string, want bool) {
+		for range 10 {
+			high.token(27*time.Millisecond, func() { low.ack() })
+		}
+		high.ready(true)
+		if got := low.device.Gate().Open(); got != want {
+			t.Errorf("%s: open %v, want %v", what, got, want)
+		}
+		high.ready(false)
+		r.pass(10 * time.Millisecond)
+	}
+	runs(50, 10*time.Millisecond, 50)
+	low.ready(false)
+	r.pass(400 * time.Millisecond)
+	for range 3 {
+		runs(1, 30*time.Millisecond, 8)
+		low.ready(false)
+		r.pass(400 * time.Millisecond)
+	}
+	low.ready(true)
+	beside("after short turns", true)
+	runs(60, 20*time.Millisecond, 2)
+	beside("after a second of long commands", false)
+}

@@ -244,16 +244,22 @@ const maxRun = 10 * time.Second
 func (p *Plane) clock(at time.Duration) uint64 { return p.cfg.Epoch + uint64(at) }
 
 // grain tells the chooser how long the commands of a background are on average, now
-// and then: how long it ran, by how many it launched meanwhile.
+// and then: how long it ran, by how many it launched meanwhile. Clients count launches
+// by the batch, and launch ahead of the device: of few nothing is known before long,
+// and who is taken for one of long commands may not run to show that it is none.
 func (p *Plane) grain(st *seat) {
-	const enough = 20 * time.Millisecond
-	ran := st.account.ran - st.grained.ran
-	if ran < enough {
+	const (
+		enough = 20 * time.Millisecond
+		few    = 4 * batch2
+		long   = 400 * time.Millisecond
+	)
+	ran, launches := st.account.ran-st.grained.ran, st.launches()
+	left := launches < st.grained.launches // a process left, or lies
+	n := max(1, launches-st.grained.launches)
+	if ran < enough || !left && n < few && ran < long {
 		return
 	}
-	launches := st.launches()
-	n := max(1, launches-st.grained.launches)
-	if launches < st.grained.launches { // a process left, or lies
+	if left {
 		n = 1
 	}
 	st.grained.ran, st.grained.launches = st.account.ran, launches
