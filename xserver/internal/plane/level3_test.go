@@ -450,6 +450,32 @@ func TestForegroundBoundByTheCPU(t *testing.T) {
 	}
 }
 
+// TestRunsThatFollowAtOnceAreSeen has one that launches again before the daemon has
+// woken up: that it is bound by the CPU is found out all the same.
+func TestRunsThatFollowAtOnceAreSeen(t *testing.T) {
+	r, low, high := pair3(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low.ready(true)
+	high.device.SetTimes(r.plane.clock(r.now), 0)
+	high.ready(true)
+	for range 4 {
+		for range 9 {
+			r.pass(3 * time.Millisecond)
+			low.obey()
+		}
+		high.device.AddLaunches(1000)
+		now := r.plane.clock(r.now)
+		high.device.SetReady(false)
+		high.device.SetTimes(now, now-1000)
+		high.device.SetReady(true)
+		r.pass(40 * time.Microsecond)
+		high.ring()
+	}
+	if got := r.plane.Describe().Seats[0].Regime; got != choose.Beside {
+		t.Errorf("the regime is %v", got)
+	}
+}
+
 // TestLevel3EdgesAllocateNothing guards the hot path with everything in use.
 func TestLevel3EdgesAllocateNothing(t *testing.T) {
 	r, low, high := pair3(t)

@@ -205,17 +205,30 @@ func (p *Plane) reassess(st *seat) {
 	p.touch(st.device)
 }
 
-// ran tells the chooser of the run that ended with the idle edge that s.view shows.
-// All of it is the client's word, by whose clock it is as well.
-func (p *Plane) ran(s *section) {
-	now := p.clock(p.now)
-	ready := s.view.ReadyAt
-	if p.cfg.Epoch == 0 || ready == 0 || ready >= now || now-ready > uint64(maxRun) {
+// lookAtRun tells the chooser of the run of a foreground that ended since the look
+// before, if one did: with the idle edge that s.view shows, or with one before, as a
+// program may launch again sooner than the daemon wakes up.
+func (p *Plane) lookAtRun(s *section, before board.ClientView) {
+	switch v := &s.view; {
+	case !v.Ready:
+		p.ran(s, v.ReadyAt, p.clock(p.now))
+	case before.Ready && v.Edge == before.Edge+2:
+		p.ran(s, before.ReadyAt, v.ReadyAt)
+	default: // it has begun, or there were several of which nothing is known
 		return
 	}
-	waited := min(max(s.view.WaitedFrom, ready), now)
+	p.launched(s.seat)
+}
+
+// ran tells the chooser of a run that ended by now. All of it is the client's word, by
+// whose clock it is as well.
+func (p *Plane) ran(s *section, begin, end uint64) {
+	if p.cfg.Epoch == 0 || begin == 0 || begin >= end || end > p.clock(p.now) || end-begin > uint64(maxRun) {
+		return
+	}
+	waited := min(max(s.view.WaitedFrom, begin), end)
 	d := s.seat.device
-	if d.chooser.Ran(s.seat.choice, p.now, time.Duration(now-ready), time.Duration(waited-ready)) {
+	if d.chooser.Ran(s.seat.choice, p.now, time.Duration(end-begin), time.Duration(waited-begin)) {
 		p.touch(d)
 	}
 }

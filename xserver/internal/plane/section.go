@@ -259,9 +259,8 @@ func (p *Plane) lookAt(s *section) {
 	if s.mem != nil {
 		p.lookAtMemory(s)
 	}
-	if s.seat.choice.Leads() && !s.view.Ready && s.view.Edge != before.Edge {
-		p.ran(s)
-		p.launched(s.seat)
+	if s.seat.choice.Leads() && s.view.Edge != before.Edge {
+		p.lookAtRun(s, before)
 	}
 	switch {
 	case s.process.stopped:
