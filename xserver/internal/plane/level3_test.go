@@ -560,8 +560,9 @@ func BenchmarkEdgeLevel3(b *testing.B) {
 }
 
 // TestFewLaunchesSayNothingOfCommands has a background run in short turns and launch
-// little in each, as one does whose queues are full: it keeps its place beside the
-// foreground, and loses it once it has gone on like that for long.
+// little in each, as one does whose queues are full, and pause once with something
+// outstanding: it keeps its place beside the foreground, and loses it once it has gone
+// on like that for long.
 func TestFewLaunchesSayNothingOfCommands(t *testing.T) {
 	r := newRig(t)
 	r.plane.cfg.Epoch = uint64(time.Hour)
@@ -599,6 +600,9 @@ func TestFewLaunchesSayNothingOfCommands(t *testing.T) {
 	}
 	low.ready(true)
 	beside("after short turns", true)
+	runs(50, 10*time.Millisecond, 50)
+	runs(1, 650*time.Millisecond, 0)
+	beside("after a pause", true)
 	runs(60, 20*time.Millisecond, 2)
 	beside("after a second of long commands", false)
 }

@@ -275,8 +275,13 @@ func (p *Plane) grain(st *seat) {
 	if left {
 		n = 1
 	}
-	st.grained.ran, st.grained.launches = st.account.ran, launches
-	st.device.chooser.SetGrain(st.choice, ran/time.Duration(min(n, uint64(ran))))
+	mean := ran / time.Duration(min(n, uint64(ran)))
+	before := st.grained.mean
+	st.grained.ran, st.grained.launches, st.grained.mean = st.account.ran, launches, mean
+	if before != 0 {
+		mean = min(mean, before) // a program may have paused once
+	}
+	st.device.chooser.SetGrain(st.choice, mean)
 }
 
 // order is a seat's order, for whoever only reads it.

@@ -69,6 +69,7 @@ type seat struct {
 	grained struct { // when its commands were last measured
 		ran      time.Duration
 		launches uint64
+		mean     time.Duration // of them then; 0: never
 	}
 
 	overrun overrun
