@@ -96,7 +96,8 @@ const (
 	// TurnLength is how long one of several armed backgrounds runs before the next.
 	// A turn costs about a suspension and a resumption, 1 ms: 2 % of this.
 	TurnLength = 50 * time.Millisecond
-	// SliceEvery is the least time between two changes of a task's slice.
+	// SliceEvery is the least time between a change of a task's slice and the next, unless
+	// that lets it run beside a foreground.
 	SliceEvery = 250 * time.Millisecond
 	// AckLimit is how long a suspension may be without an answer before the task
 	// counts as one that cannot be suspended.

@@ -203,7 +203,9 @@ func (c *Chooser) setSlice(t *Task) {
 	if want == t.order.Slice {
 		return
 	}
-	if at := t.slicedAt + c.costs.sliceEvery(); t.sliced && c.now < at {
+	// A background that waits to run beside stands still until then, and that regime is
+	// entered rarely itself.
+	if at := t.slicedAt + c.costs.sliceEvery(); t.sliced && c.now < at && want != Besides {
 		c.wake(at)
 		return
 	}

@@ -108,7 +108,7 @@ func (o *colony) turn() {
 		if order.Hold != c.order.Hold || order.Slice != c.order.Slice {
 			c.want++
 		}
-		if order.Slice != c.order.Slice {
+		if order.Slice != c.order.Slice && order.Slice != Besides {
 			c.sliceAt = append(c.sliceAt, o.now)
 		}
 		if order.Open {
@@ -200,7 +200,7 @@ func (o *colony) check() {
 	for _, c := range o.clients {
 		for i := 1; i < len(c.sliceAt); i++ {
 			if d := c.sliceAt[i] - c.sliceAt[i-1]; d < SliceEvery {
-				o.t.Fatalf("task %d: two changes of slice within %v", c.id, d)
+				o.t.Fatalf("task %d: two changes of slice within %v, none of them to run beside", c.id, d)
 			}
 		}
 		if !c.able && (c.order.Hold || c.want > 0) {
