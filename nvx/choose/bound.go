@@ -89,9 +89,9 @@ func (b *bound) beside(on bool) {
 	if on == b.on {
 		return
 	}
-	b.on, b.base, b.comparison.stage = on, 0, untried
-	if on {
-		b.base, _ = b.pace.rate()
+	b.on, b.comparison.stage = on, untried
+	if rate, over := b.pace.rate(); on && (over >= aloneSeen || b.base == 0) {
+		b.base = rate
 	}
 	b.runs = runs{}
 	b.pace.restart()

@@ -136,6 +136,36 @@ func TestBackgroundThatBecomesHeavyIsTakenAway(t *testing.T) {
 	})
 }
 
+// TestWhatWasKnownIsKeptOverAPause has two clients of MPS do nothing for seconds and go on
+// at the same time: the background is not kept out to find out what was known before.
+func TestWhatWasKnownIsKeptOverAPause(t *testing.T) {
+	d := newDecode(1, 35*time.Millisecond)
+	d.chooser.SetAble(d.back, false, false)
+	d.chooser.SetShares(d.back, true)
+	d.chooser.SetShares(d.fore, true)
+	d.chooser.SetGrain(d.back, 100*time.Microsecond)
+	d.play(time.Second)
+	before := d.out
+	for _, c := range []*Task{d.fore, d.back} {
+		d.chooser.Idle(c, d.now)
+	}
+	d.chooser.Verdict(d.back, true, compute.Bounded)
+	d.until(d.now + 5*time.Second)
+	if got := d.chooser.Regime(); got != Plain {
+		t.Fatalf("the regime is %v though nobody does anything", got)
+	}
+	d.chooser.Verdict(d.back, false, compute.Bounded)
+	d.chooser.Ready(d.back, d.now)
+	d.play(5 * time.Second)
+	if out := d.out - before; out > 2*time.Millisecond {
+		t.Errorf("kept out for %v", out)
+	}
+	d.slower = 2
+	if d.play(3 * time.Second); d.chooser.Regime() != Plain {
+		t.Error("that the background became heavy was not noticed")
+	}
+}
+
 // TestComparisonFindsOutWhatWasNotKnown has a background turn up beside a foreground of
 // which nothing but that it is bound by the CPU is known: how fast it is alone is found
 // out, as a background that slows it down would not be noticed otherwise.
