@@ -31,10 +31,10 @@ const (
 type stage uint8
 
 const (
-	untried   stage = iota // there is none
-	alone                  // the background is out
-	again                  // it is back
-	aloneOnce              // it is out once more
+	untried    stage = iota // there is none
+	alone                   // the background is out
+	again                   // it is back
+	aloneAgain              // it is out once more
 )
 
 // comparison tells how fast a foreground launches with a background and without.
@@ -47,7 +47,7 @@ type comparison struct {
 }
 
 // keepsOut says whether the background is kept out for it.
-func (c *comparison) keepsOut() bool { return c.stage == alone || c.stage == aloneOnce }
+func (c *comparison) keepsOut() bool { return c.stage == alone || c.stage == aloneAgain }
 
 // enough is the time with work that has to be seen to judge by.
 func (s stage) enough() time.Duration {
@@ -74,7 +74,7 @@ func (b *bound) compare(now time.Duration) {
 		b.acquit(now)
 	default:
 		c.blamed = rate
-		b.enter(aloneOnce, now)
+		b.enter(aloneAgain, now)
 	}
 }
 
@@ -97,7 +97,7 @@ func (b *bound) sawAlone(now time.Duration, rate float64) {
 	switch {
 	case rate < c.blamed*aloneBetter:
 		b.acquit(now)
-	case c.stage == aloneOnce:
+	case c.stage == aloneAgain:
 		b.mistaken(now)
 	default:
 		b.enter(again, now)
