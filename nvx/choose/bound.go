@@ -9,24 +9,14 @@ import "time"
 // therefore weighted with time: a run counts for as long as it lasted.
 const (
 	boundSpan  = 200 * time.Millisecond // how much of the last runs is looked at
-	boundKnown = 100 * time.Millisecond // from how much on it is judged by; half of it to take that back
+	boundKnown = 60 * time.Millisecond  // from how much on it is judged by
+	boundDoubt = 50 * time.Millisecond  // and by how much that is taken back
 	boundAbove = 0.8                    // share of it spent launching, from which on
 	boundBelow = 0.6                    // and below which no more
 	boundRun   = 2 * time.Millisecond   // mean run from which on; half of it: no more
 
-	// By how much the foreground may launch more slowly with a background beside it
-	// than before, and over how much time with work that has to be seen. One that keeps
-	// the device busy itself launches half as fast; the rate of one that is bound by the
-	// CPU varies by a tenth.
-	besideSlower = 1.4
-	besideSeen   = 300 * time.Millisecond
-	besideBan    = 30 * time.Second // the first time, and twice as long each time after
-	besideBans   = 6                // times that it grows
-
-	// By how much faster it has to launch once the background is gone for that to have
-	// been the cause. Processors change their speed by themselves, by half on the virtual
-	// machine of the measurements.
-	besideBetter = 1.2
+	besideBan  = 30 * time.Second // the first time, and twice as long each time after
+	besideBans = 6                // times that it grows
 )
 
 // bound is what is known of how a foreground works: of its runs, from the first
@@ -38,21 +28,28 @@ type bound struct {
 	runs runs
 	pace pace
 
-	on     bool          // a background runs beside it
-	base   float64       // commands a second before that; 0: not known
-	banned time.Duration // not again before
-	bans   int
-	blamed float64 // commands a second beside a background that was taken away for that; 0: none was
+	on         bool          // a background runs beside it, but for comparisons
+	base       float64       // commands a second without it; 0: not known
+	comparison comparison    // whether it is to blame for a foreground that became slow
+	banned     time.Duration // not again before
+	bans       int
+}
+
+// verdict is what orders depend on: whether it is bound by the CPU, and whether
+// backgrounds are kept out for a comparison.
+func (b *bound) verdict() (v struct{ cpu, compared bool }) {
+	v.cpu, v.compared = b.cpu, b.comparison.keepsOut()
+	return v
 }
 
 // ran takes in one run.
 func (b *bound) ran(now, run, launching time.Duration) {
 	b.runs.add(run, min(max(0, launching), run))
-	enough := boundKnown
+	enough, least := boundKnown, runsLeast
 	if b.cpu {
-		enough /= 2
+		enough, least = boundDoubt, runsDoubt
 	}
-	if !b.runs.known(enough) {
+	if !b.runs.known(enough, least) {
 		return
 	}
 	share, mean := b.runs.launching(), b.runs.mean()
@@ -70,36 +67,16 @@ func (b *bound) ran(now, run, launching time.Duration) {
 // was work meanwhile.
 func (b *bound) launched(now, worked time.Duration, total uint64) {
 	b.pace.add(worked, total)
-	b.acquit(now)
-	if !b.cpu || b.base == 0 {
-		return
+	if b.cpu && b.on {
+		b.compare(now)
 	}
-	if rate, over := b.pace.rate(); over >= besideSeen && rate*besideSlower < b.base {
-		b.mistaken(now)
-		b.blamed = rate
-	}
-}
-
-// acquit lifts the ban of a background without which the foreground is as slow as with
-// it.
-func (b *bound) acquit(now time.Duration) {
-	if b.blamed == 0 || b.on {
-		return
-	}
-	rate, over := b.pace.rate()
-	if over < besideSeen {
-		return
-	}
-	if rate < b.blamed*besideBetter {
-		b.banned, b.bans = now, max(0, b.bans-1)
-	}
-	b.blamed = 0
 }
 
 // mistaken says that the foreground is not bound by the CPU after all: where a
 // background ran beside it, the device it is that it waits for since.
 func (b *bound) mistaken(now time.Duration) {
 	b.cpu = false
+	b.comparison.stage = untried
 	if b.on {
 		b.banned = now + besideBan<<b.bans
 		b.bans = min(b.bans+1, besideBans)
@@ -112,15 +89,15 @@ func (b *bound) beside(on bool) {
 	if on == b.on {
 		return
 	}
-	b.on, b.base = on, 0
-	if on {
-		b.base, _ = b.pace.rate()
+	b.on, b.comparison.stage = on, untried
+	if rate, over := b.pace.rate(); on && (over >= aloneSeen || b.base == 0) {
+		b.base = rate
 	}
 	b.runs = runs{}
 	b.pace.restart()
 }
 
-// runs are the last of a task, those of boundSpan of its time and three at least.
+// runs are the last of a task, those of boundSpan of its time and runsDoubt at least.
 type runs struct {
 	list    [64]struct{ run, launching time.Duration }
 	next, n int
@@ -128,7 +105,7 @@ type runs struct {
 }
 
 func (r *runs) add(run, launching time.Duration) {
-	for r.n == len(r.list) || r.n >= runsLeast && r.total-r.back(r.n).run+run >= boundSpan {
+	for r.n == len(r.list) || r.n >= runsDoubt && r.total-r.back(r.n).run+run >= boundSpan {
 		r.total -= r.back(r.n).run
 		r.n--
 	}
@@ -138,9 +115,12 @@ func (r *runs) add(run, launching time.Duration) {
 	r.total += run
 }
 
-// runsLeast is how many runs it takes to judge by: one or two may be a program's
-// start.
-const runsLeast = 3
+// How many runs it takes to judge by: one may be a program's start. What is known is
+// taken back by more, as one token that waited says little, and the way back is long.
+const (
+	runsLeast = 2
+	runsDoubt = 3
+)
 
 // back is the i-th last run.
 func (r *runs) back(i int) struct{ run, launching time.Duration } {
@@ -148,8 +128,8 @@ func (r *runs) back(i int) struct{ run, launching time.Duration } {
 }
 
 // known says whether there is as much to judge by.
-func (r *runs) known(enough time.Duration) bool {
-	return r.n >= runsLeast && r.total >= enough || r.n == len(r.list) && r.total > 0
+func (r *runs) known(enough time.Duration, least int) bool {
+	return r.n >= least && r.total >= enough || r.n == len(r.list) && r.total > 0
 }
 
 // launching is the share of the time that was spent launching.

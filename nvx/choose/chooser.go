@@ -44,6 +44,7 @@ type summary struct {
 	tops      int
 	busy      bool // a foreground has work
 	long      bool // one of those that have is known for long requests
+	compared  bool // one of those that have is looked at without backgrounds
 	members   int
 	sharers   int // those in use that share the device
 	strangers int // other backgrounds in use that cannot be prepared
@@ -147,21 +148,21 @@ func (c *Chooser) Idle(t *Task, at time.Duration) {
 // waited. Unlike what lies between Ready and Idle, a run ends however soon the next
 // begins. It ended at that time. Ran says whether Decide is to be asked about it.
 func (c *Chooser) Ran(t *Task, at, run, launching time.Duration) bool {
-	before := t.bound.cpu
+	before := t.bound.verdict()
 	if t.leads {
 		t.bound.ran(max(at, c.now), run, launching)
 	}
-	return t.bound.cpu != before
+	return t.bound.verdict() != before
 }
 
 // Launched tells how many commands a task has launched in all, until then. It says
 // whether Decide is to be asked about it.
 func (c *Chooser) Launched(t *Task, at time.Duration, total uint64) bool {
-	before := t.bound.cpu
+	before := t.bound.verdict()
 	if t.leads {
 		t.bound.launched(max(at, c.now), t.workedUntil(at), total)
 	}
-	return t.bound.cpu != before
+	return t.bound.verdict() != before
 }
 
 // Did tells what was acknowledged of a task's present order.
@@ -286,6 +287,7 @@ func (c *Chooser) survey() {
 			if t.ready && t.open {
 				s.busy = true
 				s.long = s.long || t.longRequests(c.costs)
+				s.compared = s.compared || t.bound.comparison.keepsOut()
 			}
 		case t.mode != compute.Bounded:
 		case t.member():
@@ -411,8 +413,12 @@ func (c *Chooser) cpuBound(beside Regime) bool {
 
 // allowed says whether a background may run: the policy's word, or what the
 // regime makes of it.
-func (c *Chooser) allowed(t *Task) bool {
-	return t.open || c.regime == Beside && c.busy && t.rank >= c.sum.bestRank
+func (c *Chooser) allowed(t *Task) bool { return t.open || c.regime == Beside && c.beside(t) }
+
+// beside says whether a background may run at the same time as a foreground that has
+// work and is bound by the CPU.
+func (c *Chooser) beside(t *Task) bool {
+	return c.busy && !c.sum.compared && t.rank >= c.sum.bestRank
 }
 
 // eligible says whether a member wants a turn and may have it.

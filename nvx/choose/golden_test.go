@@ -169,7 +169,11 @@ func (g *transcript) decide(at time.Duration) string {
 		if o.Hold {
 			hold = ", hold"
 		}
-		fmt.Fprintf(&b, "task %d: %s%s, slice %v: %v\n", t.ID(), gate, hold, o.Slice, o.Reason)
+		loose := ""
+		if o.Loose > 0 {
+			loose = fmt.Sprintf(", %d loose", o.Loose)
+		}
+		fmt.Fprintf(&b, "task %d: %s%s%s, slice %v: %v\n", t.ID(), gate, loose, hold, o.Slice, o.Reason)
 	}
 	if n := g.chooser.Next(); n != 0 {
 		fmt.Fprintf(&b, "next at %v\n", n)

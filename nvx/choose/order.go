@@ -8,8 +8,10 @@ func (c *Chooser) plain(t *Task) Order {
 	switch {
 	case t.open:
 		o.Reason = Runs
-	case c.regime == Share && c.busy && t.coexists(c.costs) && t.rank >= c.sum.bestRank:
+	case c.regime == Share && t.coexists(c.costs) && c.beside(t):
 		o.Open, o.Reason = true, RunsBeside
+	case c.sum.compared && (c.regime == Share && t.coexists(c.costs) || c.regime == Beside):
+		o.Reason = Compared
 	}
 	return o
 }
@@ -42,7 +44,11 @@ func (c *Chooser) order(t, runner *Task) Order {
 // suspends says whether a task that the policy keeps out is to be suspended as
 // well. What is suspended stays so.
 func (c *Chooser) suspends(t *Task) (bool, Reason) {
-	if t.order.Hold {
+	compared := c.regime == Beside && c.sum.compared
+	switch {
+	case t.order.Hold && t.order.Reason == Compared && !compared:
+		return true, Unarmed
+	case t.order.Hold:
 		return true, t.order.Reason
 	}
 	if !t.stays() {
@@ -50,6 +56,9 @@ func (c *Chooser) suspends(t *Task) (bool, Reason) {
 	}
 	if !c.busy {
 		return c.suspendsForTurn(t)
+	}
+	if compared {
+		return true, Compared
 	}
 	if !t.sureArmed() {
 		return true, Unarmed
@@ -142,8 +151,25 @@ func (c *Chooser) longForeground() bool {
 	return false
 }
 
+// loose is how many commands of a task need not wait at the gate on the device: a
+// power of two, so that it changes rarely.
+func (c *Chooser) loose(t *Task) int {
+	beside := c.regime == Beside && t.background() || c.regime == Share && t.coexists(c.costs)
+	if !beside || !t.short(c.costs) {
+		return 0
+	}
+	n := looseMost
+	for n > looseLeast && time.Duration(n)*t.grain > looseFor {
+		n /= 2
+	}
+	return n
+}
+
 // apply makes an order the task's.
 func (c *Chooser) apply(t *Task, o Order) {
+	if o.Open {
+		o.Loose = c.loose(t)
+	}
 	if o == t.order {
 		return
 	}
@@ -177,7 +203,9 @@ func (c *Chooser) setSlice(t *Task) {
 	if want == t.order.Slice {
 		return
 	}
-	if at := t.slicedAt + c.costs.sliceEvery(); t.sliced && c.now < at {
+	// A background that waits to run beside stands still until then, and that regime is
+	// entered rarely itself.
+	if at := t.slicedAt + c.costs.sliceEvery(); t.sliced && c.now < at && want != Besides {
 		c.wake(at)
 		return
 	}

@@ -108,7 +108,7 @@ func (o *colony) turn() {
 		if order.Hold != c.order.Hold || order.Slice != c.order.Slice {
 			c.want++
 		}
-		if order.Slice != c.order.Slice {
+		if order.Slice != c.order.Slice && order.Slice != Besides {
 			c.sliceAt = append(c.sliceAt, o.now)
 		}
 		if order.Open {
@@ -200,7 +200,7 @@ func (o *colony) check() {
 	for _, c := range o.clients {
 		for i := 1; i < len(c.sliceAt); i++ {
 			if d := c.sliceAt[i] - c.sliceAt[i-1]; d < SliceEvery {
-				o.t.Fatalf("task %d: two changes of slice within %v", c.id, d)
+				o.t.Fatalf("task %d: two changes of slice within %v, none of them to run beside", c.id, d)
 			}
 		}
 		if !c.able && (c.order.Hold || c.want > 0) {
@@ -208,6 +208,9 @@ func (o *colony) check() {
 		}
 		if c.task.mode != compute.Bounded && c.order.Hold && !isShort(c.order.Slice) && !isShort(c.slice) {
 			o.t.Fatalf("task %d of mode %v is held", c.id, c.task.mode)
+		}
+		if c.order.Loose != 0 && (!c.order.Open || !c.task.behind()) {
+			o.t.Fatalf("task %d of mode %v: commands that need not wait, the order is %+v", c.id, c.task.mode, c.order)
 		}
 		if c.order.Open && !c.task.open && c.order.Reason != RunsBeside {
 			o.t.Fatalf("task %d: the policy keeps it out, the order is %+v", c.id, c.order)
@@ -249,6 +252,7 @@ func TestHistories(t *testing.T) {
 			case 7:
 				o.chooser.Ran(c.task, o.now, time.Duration(some.Draw(t, "run"))*time.Microsecond, time.Duration(some.Draw(t, "launching"))*time.Microsecond)
 				o.chooser.Launched(c.task, o.now, uint64(some.Draw(t, "launches")))
+				o.chooser.SetGrain(c.task, time.Duration(some.Draw(t, "grain"))*10*time.Nanosecond)
 			default:
 				d := time.Duration(rapid.Uint32Range(1, 40_000).Draw(t, "pass")) * time.Microsecond
 				o.pass(d, time.Duration(rapid.IntRange(1, 3000).Draw(t, "delay"))*time.Microsecond)

@@ -116,6 +116,7 @@ func (t *Task) longRequests(c Costs) bool { return t.requests.known() && t.reque
 
 // coexists says whether the task may go on beside a foreground that shares the device
 // with it: only if no command of it keeps others out for long.
-func (t *Task) coexists(c Costs) bool {
-	return t.share && t.behind() && t.grain != 0 && t.grain <= c.Suspend
-}
+func (t *Task) coexists(c Costs) bool { return t.share && t.behind() && t.short(c) }
+
+// short says whether the task's commands are known to be short.
+func (t *Task) short(c Costs) bool { return t.grain != 0 && t.grain <= c.Suspend }

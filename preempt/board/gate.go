@@ -59,6 +59,7 @@ const (
 	Free    Mode = iota // no competitor: free run
 	Bounded             // a competitor exists: threshold and batch hold
 	Top                 // a competitor exists, highest class: not bounded
+	Loose               // as Bounded, but nothing waits at the gate on the device
 )
 
 // Grant is the daemon's whole answer for one device.

@@ -305,12 +305,12 @@ struct xm_grant xm_dev_grant(struct xm_dev *dev)
 	if (mode == XM_MODE_FREE)
 		return g;
 	atomic_store_explicit(&xm_state.competitor, true, memory_order_relaxed);
-	if (mode == XM_MODE_BOUNDED && !xm_daemon_dead()) {
+	if ((mode == XM_MODE_BOUNDED || mode == XM_MODE_LOOSE) && !xm_daemon_dead()) {
 		g.limit = threshold < 1 ? 1 : threshold > XM_FREE_LIMIT ? XM_FREE_LIMIT : threshold;
 		g.batch = batch < 1 ? 1 : batch > g.limit ? g.limit : batch;
 		if (g.batch > XM_FREE_LEASE)
 			g.batch = XM_FREE_LEASE;
-		g.gated = level >= 2 && gate && !dev->no_waits;
+		g.gated = mode == XM_MODE_BOUNDED && level >= 2 && gate && !dev->no_waits;
 	}
 	return g;
 }

@@ -116,14 +116,29 @@ func (p *Plane) grantOf(s *section) board.Grant {
 	if s.mustDrain(level) {
 		threshold, batch = 1, 1
 	}
+	mode := boardMode(st.mode)
+	if loose := p.loose(s); loose > 0 {
+		mode, threshold = board.Loose, min(threshold, loose)
+		batch = max(1, min(batch, threshold/2))
+	}
 	return board.Grant{
 		Open:      st.runs() && st.hold == 0 && s.mayOpen() && !st.device.drains(st),
-		Mode:      boardMode(st.mode),
+		Mode:      mode,
 		Threshold: threshold,
 		Batch:     p.batch(st, threshold, batch),
 		Level:     level,
 		Task:      uint64(st.id),
 	}
+}
+
+// loose is how many commands of a section need not wait at the gate on the device; 0:
+// all wait there. What passed the gate is in the way of whoever moves memory, and has to
+// be accounted for where the policy divides time.
+func (p *Plane) loose(s *section) uint32 {
+	if s.mem != nil || s.seat.mode != compute.Bounded || p.divides() {
+		return 0
+	}
+	return uint32(s.seat.order().Loose)
 }
 
 func boardMode(m compute.Mode) board.Mode {

@@ -205,17 +205,30 @@ func (p *Plane) reassess(st *seat) {
 	p.touch(st.device)
 }
 
-// ran tells the chooser of the run that ended with the idle edge that s.view shows.
-// All of it is the client's word, by whose clock it is as well.
-func (p *Plane) ran(s *section) {
-	now := p.clock(p.now)
-	ready := s.view.ReadyAt
-	if p.cfg.Epoch == 0 || ready == 0 || ready >= now || now-ready > uint64(maxRun) {
+// lookAtRun tells the chooser of the run of a foreground that ended since the look
+// before, if one did: with the idle edge that s.view shows, or with one before, as a
+// program may launch again sooner than the daemon wakes up.
+func (p *Plane) lookAtRun(s *section, before board.ClientView) {
+	switch v := &s.view; {
+	case !v.Ready:
+		p.ran(s, v.ReadyAt, p.clock(p.now))
+	case before.Ready && v.Edge == before.Edge+2:
+		p.ran(s, before.ReadyAt, v.ReadyAt)
+	default: // it has begun, or there were several of which nothing is known
 		return
 	}
-	waited := min(max(s.view.WaitedFrom, ready), now)
+	p.launched(s.seat)
+}
+
+// ran tells the chooser of a run that ended by now. All of it is the client's word, by
+// whose clock it is as well.
+func (p *Plane) ran(s *section, begin, end uint64) {
+	if p.cfg.Epoch == 0 || begin == 0 || begin >= end || end > p.clock(p.now) || end-begin > uint64(maxRun) {
+		return
+	}
+	waited := min(max(s.view.WaitedFrom, begin), end)
 	d := s.seat.device
-	if d.chooser.Ran(s.seat.choice, p.now, time.Duration(now-ready), time.Duration(waited-ready)) {
+	if d.chooser.Ran(s.seat.choice, p.now, time.Duration(end-begin), time.Duration(waited-begin)) {
 		p.touch(d)
 	}
 }
@@ -244,20 +257,31 @@ const maxRun = 10 * time.Second
 func (p *Plane) clock(at time.Duration) uint64 { return p.cfg.Epoch + uint64(at) }
 
 // grain tells the chooser how long the commands of a background are on average, now
-// and then: how long it ran, by how many it launched meanwhile.
+// and then: how long it ran, by how many it launched meanwhile. Clients count launches
+// by the batch, and launch ahead of the device: of few nothing is known before long,
+// and who is taken for one of long commands may not run to show that it is none.
 func (p *Plane) grain(st *seat) {
-	const enough = 20 * time.Millisecond
-	ran := st.account.ran - st.grained.ran
-	if ran < enough {
+	const (
+		enough = 20 * time.Millisecond
+		few    = 4 * batch2
+		long   = 400 * time.Millisecond
+	)
+	ran, launches := st.account.ran-st.grained.ran, st.launches()
+	left := launches < st.grained.launches // a process left, or lies
+	n := max(1, launches-st.grained.launches)
+	if ran < enough || !left && n < few && ran < long {
 		return
 	}
-	launches := st.launches()
-	n := max(1, launches-st.grained.launches)
-	if launches < st.grained.launches { // a process left, or lies
+	if left {
 		n = 1
 	}
-	st.grained.ran, st.grained.launches = st.account.ran, launches
-	st.device.chooser.SetGrain(st.choice, ran/time.Duration(min(n, uint64(ran))))
+	mean := ran / time.Duration(min(n, uint64(ran)))
+	before := st.grained.mean
+	st.grained.ran, st.grained.launches, st.grained.mean = st.account.ran, launches, mean
+	if before != 0 {
+		mean = min(mean, before) // a program may have paused once
+	}
+	st.device.chooser.SetGrain(st.choice, mean)
 }
 
 // order is a seat's order, for whoever only reads it.

@@ -69,6 +69,7 @@ type seat struct {
 	grained struct { // when its commands were last measured
 		ran      time.Duration
 		launches uint64
+		mean     time.Duration // of them then; 0: never
 	}
 
 	overrun overrun
@@ -259,9 +260,8 @@ func (p *Plane) lookAt(s *section) {
 	if s.mem != nil {
 		p.lookAtMemory(s)
 	}
-	if s.seat.choice.Leads() && !s.view.Ready && s.view.Edge != before.Edge {
-		p.ran(s)
-		p.launched(s.seat)
+	if s.seat.choice.Leads() && s.view.Edge != before.Edge {
+		p.lookAtRun(s, before)
 	}
 	switch {
 	case s.process.stopped:

@@ -204,6 +204,7 @@ func Constants() []Constant {
 		{"XM_MODE_FREE", 0, "no competitor"},
 		{"XM_MODE_BOUNDED", 1, "a competitor exists and this task yields to it: threshold and batch hold"},
 		{"XM_MODE_TOP", 2, "a competitor exists, this task is of the highest class: not bounded"},
+		{"XM_MODE_LOOSE", 3, "as bounded, but nothing waits at the gate on the device"},
 		{"XM_LEVEL_WHY_NONE", 0, "nothing is in the way"},
 		{"XM_LEVEL_WHY_UNREGISTERED", 1, "the driver did not register the board"},
 		{"XM_LEVEL_WHY_NO_WAITS", 2, "the device has no stream waits"},

@@ -15,6 +15,7 @@
 #define XM_MODE_FREE 0u /* no competitor */
 #define XM_MODE_BOUNDED 1u /* a competitor exists and this task yields to it: threshold and batch hold */
 #define XM_MODE_TOP 2u /* a competitor exists, this task is of the highest class: not bounded */
+#define XM_MODE_LOOSE 3u /* as bounded, but nothing waits at the gate on the device */
 #define XM_LEVEL_WHY_NONE 0u /* nothing is in the way */
 #define XM_LEVEL_WHY_UNREGISTERED 1u /* the driver did not register the board */
 #define XM_LEVEL_WHY_NO_WAITS 2u /* the device has no stream waits */

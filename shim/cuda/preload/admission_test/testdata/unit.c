@@ -127,6 +127,11 @@ static void odd_numbers(void)
 		launch(1);
 		CHECK(fake_outstanding(stream) <= 1);
 	}
+	daemon_grant(0, true, XM_MODE_LOOSE, 0, 0);
+	for (int i = 0; i < 50; i++) {
+		launch(1);
+		CHECK(fake_outstanding(stream) <= 1);
+	}
 	daemon_grant(0, true, XM_MODE_BOUNDED, UINT32_MAX, UINT32_MAX);
 	launch(1000);
 	CHECK(fake_outstanding(stream) <= XM_FREE_LIMIT);
