@@ -134,6 +134,10 @@ func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.
 	return settle, span
 }
 
+// unmeasured is how long turns are while programs fill their memory, and look through it at
+// the end: with short ones that takes minutes, as most of the time goes into moving.
+const unmeasured = 500 * time.Millisecond
+
 // managed measures the group under us.
 func (r *oversubscribed) managed(ctx context.Context, g group, policies []string) error {
 	kinds, err := r.kinds(g)
@@ -156,7 +160,7 @@ func (r *oversubscribed) managed(ctx context.Context, g group, policies []string
 	}
 	r.report(r.what(g, "allocating"), 0, 1)
 	c, err := r.lab.muster(ctx, kinds, g.tasks, func(i int) way {
-		return &Under{Name: fmt.Sprintf("task-%d", i+1), Level: r.o.Level, Hints: []string{"--slice", g.slices[0].String()}}
+		return &Under{Name: fmt.Sprintf("task-%d", i+1), Level: r.o.Level, Hints: []string{"--slice", unmeasured.String()}}
 	})
 	if err != nil {
 		return err
@@ -182,6 +186,9 @@ func (r *oversubscribed) managed(ctx context.Context, g group, policies []string
 			}
 			cells = append(cells, part)
 		}
+	}
+	if err := r.lab.setSlice(ctx, c.pids(), unmeasured); err != nil {
+		return err
 	}
 	all, err := c.dismiss(ctx)
 	if err != nil {
