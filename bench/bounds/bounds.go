@@ -2,8 +2,8 @@
 // says which of them a set of measured rows reaches.
 //
 // A bound names a row, a mode, params and a metric, and a limit with its
-// source. Every measured row that fits it must keep it: with several, the worst
-// counts. A simulated row never fits: the simulator's times are no evidence.
+// source. Every row that fits it, of the commit that was measured last, must keep it:
+// with several, the worst counts. A simulated row never fits: the simulator's times are no evidence.
 // Neither does a row that lacks the metric.
 //
 // Pure but for reading files; nothing is measured here.

@@ -34,7 +34,13 @@ func TestCheck(t *testing.T) {
 	better := row("free", one, rows.Metrics{"overhead_ns": 10, "overhead_pct": 0.2})
 	byOr := row("free", one, rows.Metrics{"overhead_ns": 90, "overhead_pct": 0.9})
 	bad := row("free", one, rows.Metrics{"overhead_ns": 61, "overhead_pct": 1.1})
+	earlier, earlierGood, before := bad, better, bad
+	earlier.Commit, earlierGood.Commit = "b", "b"
+	for _, r := range []*rows.Row{&earlier, &earlierGood, &before} {
+		r.Time.Time = r.Time.Add(-time.Hour)
+	}
 	simulated := good
+	simulated.Commit, simulated.Time.Time = "d", simulated.Time.Add(time.Hour)
 	simulated.Simulated = true
 	simulatedBad := bad
 	simulatedBad.Simulated = true
@@ -45,6 +51,7 @@ func TestCheck(t *testing.T) {
 		value     float64
 		fitting   int
 		simulated int
+		earlier   int
 	}{
 		{name: "nothing", want: NotMeasured},
 		{name: "at the limit", measured: []rows.Row{good}, want: Reached, value: 60, fitting: 1},
@@ -52,6 +59,9 @@ func TestCheck(t *testing.T) {
 		{name: "the other condition is enough", measured: []rows.Row{byOr}, want: Reached, value: 90, fitting: 1},
 		{name: "one bad row is enough", measured: []rows.Row{good, bad, better}, want: Missed, value: 61, fitting: 3},
 		{name: "a missed row is worse than a larger kept one", measured: []rows.Row{bad, byOr}, want: Missed, value: 61, fitting: 2},
+		{name: "what an earlier commit measured counts no more", measured: []rows.Row{good, earlier}, want: Reached, value: 60, fitting: 1, earlier: 1},
+		{name: "nor does a better one of that", measured: []rows.Row{earlierGood, bad, earlierGood}, want: Missed, value: 61, fitting: 1, earlier: 1},
+		{name: "of one commit all count, whenever measured", measured: []rows.Row{good, before}, want: Missed, value: 61, fitting: 2},
 		{name: "the same row twice counts once", measured: []rows.Row{good, good}, want: Reached, value: 60, fitting: 1},
 		{name: "simulated rows never satisfy", measured: []rows.Row{simulated}, want: NotMeasured, simulated: 1},
 		{name: "simulated rows never break", measured: []rows.Row{good, simulatedBad}, want: Reached, value: 60, fitting: 1, simulated: 1},
@@ -70,9 +80,9 @@ func TestCheck(t *testing.T) {
 			}
 			v := vs[0]
 			value, _ := v.Value()
-			if v.Result != c.want || value != c.value || v.Fitting != c.fitting || v.Simulated != c.simulated {
-				t.Errorf("%s, value %v, %d fitting, %d simulated; want %s, %v, %d, %d",
-					v.Result, value, v.Fitting, v.Simulated, c.want, c.value, c.fitting, c.simulated)
+			if v.Result != c.want || value != c.value || v.Fitting != c.fitting || v.Simulated != c.simulated || v.Earlier != c.earlier {
+				t.Errorf("%s, value %v, %d fitting, %d simulated, %d earlier; want %s, %v, %d, %d, %d",
+					v.Result, value, v.Fitting, v.Simulated, v.Earlier, c.want, c.value, c.fitting, c.simulated, c.earlier)
 			}
 		})
 	}

@@ -2,6 +2,7 @@ package bounds
 
 import (
 	"fmt"
+	"time"
 
 	"xmsched/bench/rows"
 )
@@ -37,8 +38,9 @@ type Verdict struct {
 	// measured.
 	Worst *rows.Row
 	// Fitting counts the different real rows that were judged, Simulated the
-	// fitting ones that were left out because a simulator made them.
-	Fitting, Simulated int
+	// fitting ones that were left out because a simulator made them, and Earlier
+	// those left out because a later commit was measured as well.
+	Fitting, Simulated, Earlier int
 }
 
 // Value gives the worst row's metric.
@@ -49,7 +51,8 @@ func (v Verdict) Value() (float64, bool) {
 	return v.Worst.Metrics[v.Bound.Metric], true
 }
 
-// Check judges every bound by all rows. A row that is there twice word for word
+// Check judges every bound by the rows of the commit that was measured last for it:
+// those of others say what was, and not what is. A row that is there twice word for word
 // (a file named twice) counts once.
 func Check(bounds []Bound, measured []rows.Row) ([]Verdict, error) {
 	seen := map[string]bool{}
@@ -74,6 +77,7 @@ func Check(bounds []Bound, measured []rows.Row) ([]Verdict, error) {
 
 func judge(b Bound, measured []rows.Row) Verdict {
 	v := Verdict{Bound: b}
+	commit := latest(b, measured)
 	for i := range measured {
 		r := &measured[i]
 		if !b.fits(r) {
@@ -81,6 +85,10 @@ func judge(b Bound, measured []rows.Row) Verdict {
 		}
 		if r.Simulated {
 			v.Simulated++
+			continue
+		}
+		if r.Commit != commit {
+			v.Earlier++
 			continue
 		}
 		v.Fitting++
@@ -93,6 +101,17 @@ func judge(b Bound, measured []rows.Row) Verdict {
 		}
 	}
 	return v
+}
+
+// latest is the commit of the real row of a bound that was measured last.
+func latest(b Bound, measured []rows.Row) (commit string) {
+	var at time.Time
+	for i := range measured {
+		if r := &measured[i]; b.fits(r) && !r.Simulated && (commit == "" || r.Time.After(at)) {
+			commit, at = r.Commit, r.Time.Time
+		}
+	}
+	return commit
 }
 
 // fits says whether the row is a measurement of the bound: its params must

@@ -18,8 +18,9 @@ func checkCommand() *cobra.Command {
 		Use:   "check FILE...",
 		Short: "Which of the numbers that must be reached do these rows reach?",
 		Long: `Judges the numbers of the issues (bench/bounds/<issue>.json, built in) by the rows
-in the files given: reached, missed or not measured. Every fitting row must keep a
-bound; the worst is shown. Simulated rows never count.
+in the files given: reached, missed or not measured. Every fitting row of the
+commit that was measured last must keep a bound; the worst is shown. Simulated rows
+never count.
 
 Exit code 0: all are reached; 1: one is missed or not measured, or a file is bad.`,
 		Example: "  xbench check bench/results/h200/*.jsonl\n  xbench check --issue 1 rows.jsonl",
@@ -95,29 +96,41 @@ type verdictLine struct {
 	Value     *float64      `json:"value"`
 	Rows      int           `json:"rows"`
 	Simulated int           `json:"simulated_rows"`
+	Earlier   int           `json:"earlier_rows"`
+}
+
+// notCounted says which rows of a bound were left out.
+func notCounted(v bounds.Verdict) string {
+	var parts []string
+	if v.Simulated > 0 {
+		parts = append(parts, fmt.Sprintf("%d simulated", v.Simulated))
+	}
+	if v.Earlier > 0 {
+		parts = append(parts, fmt.Sprintf("%d earlier", v.Earlier))
+	}
+	if len(parts) == 0 {
+		return "-"
+	}
+	return strings.Join(parts, ", ")
 }
 
 func printVerdicts(cmd *cobra.Command, verdicts []bounds.Verdict, asJSON bool) error {
 	styles := map[bounds.Result]cli.Style{bounds.Reached: cli.Green, bounds.Missed: cli.Red, bounds.NotMeasured: cli.Yellow}
 	count := map[bounds.Result]int{}
-	t := cli.NewTable("RESULT", "MEASURED", "BOUND", "ROWS", "SIMULATED")
+	t := cli.NewTable("RESULT", "MEASURED", "BOUND", "ROWS", "NOT COUNTED")
 	for _, v := range verdicts {
 		count[v.Result]++
-		line := verdictLine{Bound: v.Bound, Result: v.Result, Rows: v.Fitting, Simulated: v.Simulated}
+		line := verdictLine{Bound: v.Bound, Result: v.Result, Rows: v.Fitting, Simulated: v.Simulated, Earlier: v.Earlier}
 		measured := "-"
 		if value, ok := v.Value(); ok {
 			line.Value, measured = &value, figure(value)
-		}
-		ignored := "-"
-		if v.Simulated > 0 {
-			ignored = fmt.Sprintf("%d, not counted", v.Simulated)
 		}
 		if asJSON {
 			if err := cli.JSON(cmd.OutOrStdout(), line); err != nil {
 				return err
 			}
 		}
-		t.Row(cli.Cell{Text: v.Result.String(), Style: styles[v.Result]}, measured, v.Bound.String(), v.Fitting, ignored)
+		t.Row(cli.Cell{Text: v.Result.String(), Style: styles[v.Result]}, measured, v.Bound.String(), v.Fitting, notCounted(v))
 	}
 	if !asJSON {
 		if err := t.Write(cmd.OutOrStdout()); err != nil {
