@@ -12,6 +12,7 @@ type domain struct {
 	decider Decider
 	parties map[TaskID]*party
 	seats   int           // also of tasks that are not to run
+	cost    time.Duration // of a switch
 	next    time.Duration // the decider's timer; 0 for none
 
 	// What the decider has not been told yet.
@@ -104,7 +105,7 @@ func (m *domain) snapshot(now time.Duration) Snapshot {
 			m.states = append(m.states, p.state(now))
 		}
 	}
-	snapshot := Snapshot{Now: now, Changed: m.states, Gone: m.gone}
+	snapshot := Snapshot{Now: now, Changed: m.states, Gone: m.gone, Switch: m.cost}
 	clear(m.changed)
 	m.changed, m.gone = m.changed[:0], m.gone[:0]
 	return snapshot

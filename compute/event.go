@@ -72,6 +72,15 @@ type Overran struct {
 	Late       bool
 }
 
+// SwitchCost says what a device loses when the turn passes from one task to another:
+// time that nobody uses. It holds for the device's name, whoever is there, until
+// told otherwise; without it, it is taken to be nothing. Policies of turns make each
+// turn so much longer, and do not count it as used.
+type SwitchCost struct {
+	Device Device
+	Cost   time.Duration
+}
+
 // PolicyChanged replaces the policy of all devices. It takes effect in the
 // same Apply; tasks, readiness and hints stay as they are.
 type PolicyChanged struct{ Policy Policy }
@@ -87,6 +96,7 @@ func (Idle) event()               {}
 func (HintsChanged) event()       {}
 func (CPUPriorityChanged) event() {}
 func (Overran) event()            {}
+func (SwitchCost) event()         {}
 func (PolicyChanged) event()      {}
 func (Tick) event()               {}
 

@@ -181,6 +181,10 @@ func parseEvent(f []string) (Event, error) {
 	if f[0] == "tick" {
 		return Tick{}, nil
 	}
+	if f[0] == "switch" {
+		cost, err := time.ParseDuration(f[2])
+		return SwitchCost{Device(f[1]), cost}, err
+	}
 	n, err := strconv.ParseUint(f[1], 10, 64)
 	if err != nil {
 		return nil, err

@@ -55,8 +55,9 @@ type Hints struct {
 	// every policy. It is XSched's priority "no execute".
 	NoExecute bool
 	// Quantum is the length of one turn under policies that take turns,
-	// MinQuantum to MaxQuantum; 0 leaves it to the policy. Longer turns cost
-	// fewer switches and make the others wait longer.
+	// MinQuantum to MaxQuantum; 0 leaves it to the policy, which under UP, PUP and
+	// SPUP makes turns longer while nobody comes and goes. Longer turns cost fewer
+	// switches and make the others wait longer. The switch to a task comes on top.
 	Quantum time.Duration
 	// IdleAfter is how long the task has to be without work until that counts as
 	// idle, MinIdleAfter to MaxIdleAfter; 0 leaves it to whoever makes the Idle

@@ -128,7 +128,10 @@ func (p *plainShares) overtakes(h *turner) bool {
 }
 
 // plainBudgets is budgets.
-type plainBudgets struct{ plainList }
+type plainBudgets struct {
+	plainList
+	lost, latest int64
+}
 
 func (p *plainBudgets) parts(t *turner) (part, whole int64) {
 	var sum, rest, left int64
@@ -148,8 +151,19 @@ func (p *plainBudgets) parts(t *turner) (part, whole int64) {
 	return part, max(100*percent, sum+left)
 }
 
-func (p *plainBudgets) wakes(t *turner, now time.Duration) { t.clock = max(t.clock, int64(now)) }
-func (p *plainBudgets) capped() bool                       { return true }
+func (p *plainBudgets) wakes(t *turner, now time.Duration) {
+	p.plainList.wakes(t, now)
+	t.clock = max(t.clock, int64(now)-p.lost)
+	p.latest = max(p.latest, t.clock)
+}
+
+func (p *plainBudgets) tick(_ *turner, now time.Duration) {
+	if ahead := p.latest + p.lost; ahead < int64(now) {
+		p.lost += int64(now) - ahead
+	}
+}
+
+func (p *plainBudgets) capped() bool { return true }
 
 func (p *plainBudgets) turn(t *turner, _ time.Duration) time.Duration {
 	part, whole := p.parts(t)
@@ -159,10 +173,11 @@ func (p *plainBudgets) turn(t *turner, _ time.Duration) time.Duration {
 func (p *plainBudgets) charge(t *turner, ran time.Duration) {
 	part, whole := p.parts(t)
 	t.clock += int64(float64(min(max(ran, -maxCharge), maxCharge)) * float64(whole) / float64(part))
+	p.latest = max(p.latest, t.clock)
 }
 
 func (p *plainBudgets) next(now time.Duration) *turner {
-	if t := p.least(byClock); t != nil && t.clock <= int64(now) {
+	if t := p.least(byClock); t != nil && t.clock+p.lost <= int64(now) {
 		return t
 	}
 	return nil
@@ -170,7 +185,7 @@ func (p *plainBudgets) next(now time.Duration) *turner {
 
 func (p *plainBudgets) due(h *turner) time.Duration {
 	if t := p.least(byClock); t != nil && h == nil {
-		return time.Duration(t.clock)
+		return time.Duration(t.clock + p.lost)
 	}
 	return 0
 }
@@ -259,7 +274,7 @@ func TestOrdersAgainstPlainOnes(t *testing.T) {
 			return s, &plainShares{plainList: newPlainList(), of: s}
 		},
 		"SPUP": func() (order, order) {
-			return SPUP().Fresh().(*turns).order, &plainBudgets{newPlainList()}
+			return SPUP().Fresh().(*turns).order, &plainBudgets{plainList: newPlainList()}
 		},
 		"MLFQ": func() (order, order) { return &mlfq{}, &plainLevels{newPlainList()} },
 	}

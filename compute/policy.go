@@ -55,6 +55,8 @@ type Snapshot struct {
 	Now     time.Duration
 	Changed []TaskState
 	Gone    []TaskID
+	// Switch is what [SwitchCost] told, of several devices the largest.
+	Switch time.Duration
 }
 
 // Decision is what changes on the device. Verdicts that repeat what holds

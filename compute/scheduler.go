@@ -19,6 +19,7 @@ type Scheduler struct {
 	emptied bool      // some of them has nobody left
 	domains []*domain // of the devices, by their names; under a machine policy one
 	gangs   map[string]*gang
+	costs   map[Device]time.Duration // of a switch, as told
 
 	lastJoint  TaskID // id of a joint party
 	lastSerial uint64 // of a gang
@@ -38,7 +39,7 @@ type task struct {
 
 // NewScheduler returns a scheduler with no tasks, at time 0.
 func NewScheduler(p Policy) *Scheduler {
-	return &Scheduler{policy: p, traits: p.Traits(), tasks: map[TaskID]*task{}, gangs: map[string]*gang{}}
+	return &Scheduler{policy: p, traits: p.Traits(), tasks: map[TaskID]*task{}, gangs: map[string]*gang{}, costs: map[Device]time.Duration{}}
 }
 
 // Policy returns the present policy.
@@ -93,6 +94,9 @@ func (s *Scheduler) take(e Event) {
 		s.setCPU(e)
 	case Overran:
 		s.overran(e)
+	case SwitchCost:
+		s.costs[e.Device] = max(e.Cost, 0)
+		s.setCosts()
 	case PolicyChanged:
 		s.setPolicy(e.Policy)
 	}
@@ -110,6 +114,7 @@ func (s *Scheduler) add(e TaskAdded) {
 	if !ok {
 		s.devices = slices.Insert(s.devices, i, newDevice(e.Device, s.domainOf()))
 		s.devices[i].floors.strict = s.traits.Strict
+		s.setCosts()
 	}
 	d := s.devices[i]
 	if d.seats[t.id] != nil {
@@ -229,6 +234,7 @@ func (s *Scheduler) setPolicy(p Policy) {
 		d.domain.seats += len(d.seats)
 		d.floors.strict = s.traits.Strict
 	}
+	s.setCosts()
 	for _, d := range s.devices {
 		seats := make([]*seat, 0, len(d.seats))
 		for _, seat := range d.seats {
@@ -243,6 +249,16 @@ func (s *Scheduler) setPolicy(p Policy) {
 			d.touch(seat)
 		}
 		d.domain.gone = d.domain.gone[:0] // it has seen nobody yet
+	}
+}
+
+// setCosts has the domains follow what switches cost on their devices.
+func (s *Scheduler) setCosts() {
+	for _, m := range s.domains {
+		m.cost = 0
+	}
+	for _, d := range s.devices {
+		d.domain.cost = max(d.domain.cost, s.costs[d.name])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 // that has begun cannot be stopped; those in progress share the device evenly,
 // as time slices do. What a kernel takes after its gate has closed is told as
 // an overrun when the turn passes on, and when it ends.
+// Turning from one to another costs time, as a property of the device.
 type worker struct {
 	id     TaskID
 	kernel time.Duration
@@ -21,8 +22,9 @@ type worker struct {
 }
 
 // simulate runs workers on one device for as long as total.
-func simulate(s *Scheduler, workers []*worker, total time.Duration) {
-	var now, next time.Duration
+func simulate(s *Scheduler, workers []*worker, cost, total time.Duration) {
+	var now, next, switching time.Duration
+	var last *worker // that had the device by itself
 	apply := func(events ...Event) {
 		out := s.Apply(now, events...)
 		for _, g := range out.Grants {
@@ -49,10 +51,23 @@ func simulate(s *Scheduler, workers []*worker, total time.Duration) {
 				busy++
 			}
 		}
+		for _, w := range workers {
+			if busy == 1 && w.left > 0 && w != last {
+				last, switching = w, cost
+			}
+		}
 		// To the next end of a kernel, or the scheduler's timer.
 		step := total - now
 		if next != 0 {
 			step = min(step, next-now)
+		}
+		if switching > 0 {
+			step = min(step, switching)
+			switching -= step
+			if now += step; next != 0 && next <= now {
+				apply()
+			}
+			continue
 		}
 		for _, w := range workers {
 			if w.left > 0 {
@@ -123,7 +138,7 @@ func TestShareError(t *testing.T) {
 					workers = append(workers, w)
 					rest -= share
 				}
-				simulate(s, workers, minute)
+				simulate(s, workers, 0, minute)
 				var total time.Duration
 				for _, w := range workers {
 					total += w.took

@@ -19,21 +19,23 @@ import (
 // not where its own had stopped: it slept on its own account.
 type shares struct {
 	plainOrder
+	calm
 	// weigh is a task's weight, up to 1<<31; 0: it has a part of the rest.
 	weigh func(turnHints) int64
 	// length is a turn's, given the task's part of the weight of all.
 	length func(t *turner, weight, all int64, tasks int) time.Duration
+	long   bool          // turns are longer while nobody comes and goes
 	credit time.Duration // a sleeper's, in time of weight 1<<10
 	// lead is by how much one that wakes has to be behind the holder to end its
 	// turn, in time of the holder's weight; 0: it never does.
 	lead time.Duration
 
 	waiting heap[turner]
-	least   int64 // clocks of ready tasks are not below; never goes back
-	sum     int64 // weights of the ready tasks that have one
-	rest    int64 // ready tasks without
-	tasks   int   // ready tasks
-	woke    *turner
+	least   int64   // clocks of ready tasks are not below; never goes back
+	sum     int64   // weights of the ready tasks that have one
+	rest    int64   // ready tasks without
+	tasks   int     // ready tasks
+	first   *turner // of those that woke in this decision
 }
 
 // Scale of the clocks: a task of weight 1 advances by 1<<clockShift a nanosecond.
@@ -101,18 +103,19 @@ func (s *shares) count(t *turner, n int64) {
 	}
 }
 
-func (s *shares) wakes(t *turner, _ time.Duration) {
+func (s *shares) wakes(t *turner, now time.Duration) {
+	s.calm.wakes(now)
 	t.clock = max(t.clock, s.least-clockOf(s.credit, 1<<10))
 	s.count(t, 1)
-	if s.lead > 0 && (s.woke == nil || byClock(t, s.woke)) {
-		s.woke = t
+	if s.lead > 0 && (s.first == nil || byClock(t, s.first)) {
+		s.first = t
 	}
 }
 
 func (s *shares) sleeps(t *turner, _ time.Duration) {
 	s.count(t, -1)
-	if s.woke == t {
-		s.woke = nil
+	if s.first == t {
+		s.first = nil
 	}
 }
 
@@ -121,8 +124,14 @@ func (s *shares) leave(t *turner)                         { s.waiting.remove(t) 
 func (s *shares) next(time.Duration) *turner              { return s.waiting.first() }
 func (s *shares) empty() bool                             { return s.waiting.len() == 0 }
 
-func (s *shares) turn(t *turner, _ time.Duration) time.Duration {
-	return s.length(t, s.weight(t), s.all(), s.tasks)
+func (s *shares) hurries() bool { return s.long && s.calm.hurries() }
+
+func (s *shares) turn(t *turner, now time.Duration) time.Duration {
+	length := s.length(t, s.weight(t), s.all(), s.tasks)
+	if s.long && t.hints.quantum == 0 && s.settled(now) {
+		length = max(length, s.calm.turn(t, s.waiting.list, s.weight, s.all()))
+	}
+	return length
 }
 
 func (s *shares) charge(t *turner, ran time.Duration) {
@@ -134,7 +143,8 @@ func (s *shares) charge(t *turner, ran time.Duration) {
 
 // tick moves the least clock on.
 func (s *shares) tick(h *turner, _ time.Duration) {
-	s.woke = nil
+	s.calm.tick()
+	s.first = nil
 	first := s.waiting.first()
 	switch {
 	case h == nil && first == nil:
@@ -146,11 +156,11 @@ func (s *shares) tick(h *turner, _ time.Duration) {
 }
 
 func (s *shares) overtakes(h *turner) bool {
-	return s.woke != nil && s.woke.at == waiting && s.woke.clock+clockOf(s.lead, s.weight(h)) < h.clock
+	return s.first != nil && s.first.at == waiting && s.first.clock+clockOf(s.lead, s.weight(h)) < h.clock
 }
 
 // follow foresees as far as nobody comes twice.
-func (s *shares) follow(h *turner, left, _ time.Duration) iter.Seq[*turner] {
+func (s *shares) follow(h *turner, left, end time.Duration) iter.Seq[*turner] {
 	return func(yield func(*turner) bool) {
 		list := slices.Clone(s.waiting.list)
 		slices.SortFunc(list, func(a, b *turner) int {
@@ -162,7 +172,7 @@ func (s *shares) follow(h *turner, left, _ time.Duration) iter.Seq[*turner] {
 				return
 			}
 			w := s.weight(t)
-			after := turner{id: t.id, clock: t.clock + clockOf(s.length(t, w, s.all(), s.tasks), w)}
+			after := turner{id: t.id, clock: t.clock + clockOf(s.turn(t, end), w)}
 			if byClock(&after, &again) {
 				again = after
 			}

@@ -28,11 +28,18 @@ func SPUP() Policy {
 // budgets is the order in which tasks may have a turn again: each time one has
 // run, that is put off by what it ran over its share. A task's clock is real
 // time here. (Virtual Clock; Zhang 1990.)
+//
+// The time in which the device is of no use, as it turns from one task to another, is
+// nobody's. Where the tasks together may use all of it, all fall behind by that; it is
+// forgiven when none of them is up to date any more, or one could take it up later.
 type budgets struct {
 	plainOrder
+	calm
 	waiting heap[turner]
-	sum     int64 // shares of all tasks that have one
-	rest    int64 // tasks without
+	sum     int64         // shares of all tasks that have one
+	rest    int64         // tasks without
+	lost    time.Duration // by what the clocks' time is behind the real one
+	latest  int64         // clock
 }
 
 // parts are a task's part and the whole.
@@ -65,14 +72,30 @@ func (b *budgets) update(t *turner, h turnHints) {
 	}
 }
 
-func (b *budgets) wakes(t *turner, now time.Duration)      { t.clock = max(t.clock, int64(now)) }
+func (b *budgets) wakes(t *turner, now time.Duration) {
+	b.calm.wakes(now)
+	b.advance(t, max(t.clock, int64(now-b.lost)))
+}
+
+// advance sets a clock.
+func (b *budgets) advance(t *turner, clock int64) {
+	t.clock = clock
+	b.latest = max(b.latest, clock)
+}
+
+func (b *budgets) tick(_ *turner, now time.Duration) {
+	b.calm.tick()
+	b.lost = max(b.lost, now-time.Duration(b.latest))
+}
+
 func (b *budgets) wait(t *turner, _ time.Duration, _ bool) { b.waiting.push(t) }
 func (b *budgets) leave(t *turner)                         { b.waiting.remove(t) }
 func (b *budgets) empty() bool                             { return b.waiting.len() == 0 }
+func (b *budgets) hurries() bool                           { return b.calm.hurries() }
 func (b *budgets) capped() bool                            { return true }
 
 func (b *budgets) next(now time.Duration) *turner {
-	if t := b.waiting.first(); t != nil && t.clock <= int64(now) {
+	if t := b.waiting.first(); t != nil && t.clock <= int64(now-b.lost) {
 		return t
 	}
 	return nil
@@ -80,18 +103,27 @@ func (b *budgets) next(now time.Duration) *turner {
 
 func (b *budgets) due(h *turner) time.Duration {
 	if t := b.waiting.first(); t != nil && h == nil {
-		return time.Duration(t.clock)
+		return time.Duration(t.clock) + b.lost
 	}
 	return 0
 }
 
-func (b *budgets) turn(t *turner, _ time.Duration) time.Duration {
+func (b *budgets) turn(t *turner, now time.Duration) time.Duration {
 	part, whole := b.parts(t)
-	return roundTurn(t, part, whole, 2)
+	length := roundTurn(t, part, whole, 2)
+	if t.hints.quantum == 0 && b.settled(now) {
+		length = max(length, b.calm.turn(t, b.waiting.list, b.part, whole))
+	}
+	return length
+}
+
+func (b *budgets) part(t *turner) int64 {
+	part, _ := b.parts(t)
+	return part
 }
 
 func (b *budgets) charge(t *turner, ran time.Duration) {
-	t.clock += b.cost(t, ran)
+	b.advance(t, t.clock+b.cost(t, ran))
 	if b.waiting.has(t) {
 		b.waiting.fix(t)
 	}
@@ -112,7 +144,7 @@ func (b *budgets) follow(h *turner, left, end time.Duration) iter.Seq[*turner] {
 		})
 		again := turner{id: h.id, clock: h.clock + b.cost(h, left)}
 		for _, t := range list {
-			if !byClock(t, &again) || t.clock > int64(end) || !yield(t) {
+			if !byClock(t, &again) || t.clock > int64(end-b.lost) || !yield(t) {
 				return
 			}
 			length := b.turn(t, end)

@@ -10,13 +10,22 @@ import (
 // open. Who turns idle ends its turn at once. A turn lasts on while nobody
 // waits, and then ends as soon as somebody does, if its time is used up.
 //
+// The device is of use to nobody while it turns from one task to another. That
+// comes on top of a turn and is not charged, or else those of small shares, whose
+// turns are short, would lose the larger part of them.
+//
 // What differs among these policies, who is next and for how long, is an order.
 type turns struct {
 	order   order
 	tasks   map[TaskID]*turner
 	holder  *turner       // whose turn it is
 	end     time.Duration // of the turn; 0: open
+	length  time.Duration // of the turn when it began, without the switch
 	charged time.Duration // until then the holder has been charged
+
+	cost   time.Duration // of a switch
+	unused time.Duration // what is left of that at the beginning of the turn
+	last   *turner       // who had the device last
 
 	// Those whose turn a gang cut short, which go on before anybody else, and
 	// gangs that want their turn now.
@@ -64,6 +73,9 @@ type order interface {
 	// due is when next or overtakes will say something else though nothing
 	// happened; 0 for never.
 	due(h *turner) time.Duration
+	// hurries says that somebody woke for whom the holder's turn, which has begun, is
+	// too long. It is as long then as turn says now.
+	hurries() bool
 	// capped says that a turn ends when its time is used up though nobody waits.
 	capped() bool
 }
@@ -80,6 +92,7 @@ func (plainOrder) charge(*turner, time.Duration) {}
 func (plainOrder) tick(*turner, time.Duration)   {}
 func (plainOrder) overtakes(*turner) bool        { return false }
 func (plainOrder) due(*turner) time.Duration     { return 0 }
+func (plainOrder) hurries() bool                 { return false }
 func (plainOrder) capped() bool                  { return false }
 
 // turner is a task in a policy of turns.
@@ -132,6 +145,7 @@ func newTurns(o order) *turns {
 func (r *turns) Decide(s Snapshot) Decision {
 	r.verdicts = r.verdicts[:0]
 	before, wasFree := r.holder, r.free
+	r.cost = s.Switch
 	r.book(s.Now)
 	for _, id := range s.Gone {
 		if t, ok := r.tasks[id]; ok {
@@ -170,10 +184,19 @@ func (r *turns) book(now time.Duration) {
 	if h := r.holder; h != nil {
 		ran := now - r.charged
 		h.ran += ran
-		r.order.charge(h, ran)
+		r.order.charge(h, ran-r.switched(ran))
 	}
 	r.charged = now
 	r.order.tick(r.holder, now)
+}
+
+// switched is how much of what the holder ran was the switch to it. It is no more
+// than half: else a task of requests that are shorter than a switch would have them
+// for nothing.
+func (r *turns) switched(ran time.Duration) time.Duration {
+	part := min(ran/2, r.unused)
+	r.unused -= part
+	return part
 }
 
 func (r *turns) update(s *TaskState, now time.Duration) {
@@ -190,6 +213,7 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 		r.order.update(t, hints)
 		if after := r.order.turn(t, now); t == r.holder && before != 0 && after != 0 {
 			r.end += after - before
+			r.length += after - before
 		}
 	}
 	if wrong := s.RunTime - t.ran; wrong != 0 {
@@ -248,6 +272,9 @@ func (r *turns) put(t *turner, to place, now time.Duration) {
 // hand passes the turn on if it is free, or used up with somebody waiting, or
 // if somebody goes before.
 func (r *turns) hand(now time.Duration) {
+	if r.order.hurries() {
+		r.shorten(now)
+	}
 	if h := r.holder; h != nil {
 		over := r.end != 0 && now >= r.end && (r.order.capped() || r.waits())
 		// A gang keeps its turn to the end: it was hard to come by.
@@ -258,7 +285,7 @@ func (r *turns) hand(now time.Duration) {
 	if g := r.oldestCalled(); g != nil {
 		if h := r.holder; h != nil {
 			if h.left = 0; r.end != 0 {
-				h.left = r.end - now
+				h.left = max(r.end-now-r.unused, 1)
 			}
 			r.put(h, cut, now)
 		}
@@ -278,9 +305,24 @@ func (r *turns) hand(now time.Duration) {
 // begin gives a task the turn.
 func (r *turns) begin(t *turner, length, now time.Duration) {
 	r.put(t, running, now)
-	r.end = 0
+	if r.last != t {
+		r.last, r.unused = t, r.cost
+	}
+	r.end, r.length = 0, length
 	if length != 0 {
-		r.end = now + length
+		r.end = now + length + r.unused
+	}
+}
+
+// shorten ends the present turn as if it had begun with the length that it would
+// have now, if that is less.
+func (r *turns) shorten(now time.Duration) {
+	if r.holder == nil || r.end == 0 {
+		return
+	}
+	if less := r.length - r.order.turn(r.holder, now); less > 0 {
+		r.end -= less
+		r.length -= less
 	}
 }
 
@@ -342,17 +384,25 @@ func (r *turns) Plan(now time.Duration) iter.Seq[Slot] {
 			return
 		}
 		for t := range r.cut.all() {
-			if !yield(Slot{Task: t.id, Start: end, Length: t.left}) || t.left == 0 {
+			if !yield(r.slot(t, end, t.left)) || t.left == 0 {
 				return
 			}
-			end += t.left
+			end += t.left + r.cost
 		}
-		for t := range r.order.follow(r.holder, end-r.charged, end) {
+		for t := range r.order.follow(r.holder, max(end-r.charged-r.unused, 0), end) {
 			length := r.order.turn(t, end)
-			if !yield(Slot{Task: t.id, Start: end, Length: length}) || length == 0 {
+			if !yield(r.slot(t, end, length)) || length == 0 {
 				return
 			}
-			end += length
+			end += length + r.cost
 		}
 	}
+}
+
+// slot is a turn to come, with the switch to it.
+func (r *turns) slot(t *turner, start, length time.Duration) Slot {
+	if length != 0 {
+		length += r.cost
+	}
+	return Slot{Task: t.id, Start: start, Length: length}
 }

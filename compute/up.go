@@ -44,7 +44,7 @@ func PUP() Policy {
 const minTurn = 500 * time.Microsecond
 
 func newShares() *shares {
-	return &shares{waiting: clockHeap(), weigh: byUtilization, length: roundTurn}
+	return &shares{waiting: clockHeap(), weigh: byUtilization, length: roundTurn, long: true}
 }
 
 func byUtilization(h turnHints) int64 { return int64(h.utilization) * percent }

@@ -82,6 +82,27 @@ func TestRatesBetweenEndsOfTheRarest(t *testing.T) {
 	}
 }
 
+// TestRatesOverWholeRounds: two programs have turns of 90 and 10 ms in a span that holds
+// one turn of the smaller more than of the other.
+func TestRatesOverWholeRounds(t *testing.T) {
+	var often, rare ends
+	often.kernels, rare.kernels = 1, 1
+	for at := int64(1); at <= 1010; at++ {
+		if at%100 >= 1 && at%100 <= 10 {
+			rare.atNS = append(rare.atNS, at*1e6)
+		} else {
+			often.atNS = append(often.atNS, at*1e6)
+		}
+	}
+	if got := ratesOf([]ends{often, rare}); math.Abs(got[0]/got[1]-9) > 0.01 {
+		t.Errorf("%v kernels a second, want 9 to 1", got)
+	}
+	single := ends{[]int64{0, 1e8, 2e8, 3e8}, 1} // a kernel a turn
+	if from, to := single.rounds(); from != 0 || to != 3e8 {
+		t.Errorf("rounds from %d to %d", from, to)
+	}
+}
+
 func TestFilled(t *testing.T) {
 	for _, c := range []struct{ perS, kernelUS, periodUS, want float64 }{
 		{19_000, 50, 52, 0.988}, // the device has a gap between two kernels

@@ -47,9 +47,36 @@ func endsOf(done workloads.Event, kernels int, fromNS, toNS int64) (ends, error)
 	return ends{at[first:last], kernels}, nil
 }
 
-// ratesOf gives the kernels a second of each, over a time that begins and ends with an
-// end of the program that has the fewest: its count is exact then, and of the others
-// there are so many that one more or less is nothing.
+// rounds are a first and a last end between which there are only whole rounds of turns:
+// ends that come long after the one before are the first of a turn. Where these cannot
+// be told, as every turn has one end or there are none, it is the first and the last.
+func (e ends) rounds() (from, to int64) {
+	from, to = e.atNS[0], e.atNS[len(e.atNS)-1]
+	gaps := make([]int64, 0, len(e.atNS))
+	for i, at := range e.atNS[1:] {
+		gaps = append(gaps, at-e.atNS[i])
+	}
+	sorted := slices.Sorted(slices.Values(gaps))
+	short := sorted[len(sorted)/10] // within a turn, if more than one in ten lies there
+	first, last := -1, -1
+	for i, gap := range gaps {
+		if gap <= 3*short {
+			continue
+		}
+		if last = i + 1; first < 0 {
+			first = last
+		}
+	}
+	if first < last {
+		return e.atNS[first], e.atNS[last]
+	}
+	return from, to
+}
+
+// ratesOf gives the kernels a second of each, over a time that begins and ends with the
+// first end in a turn of the program that has the fewest: its count is exact then, and of
+// the others there are so many that one more or less is nothing. Where a small share has
+// one turn in a tenth of a second, half of one too many would be a percent of it.
 func ratesOf(all []ends) []float64 {
 	rarest := all[0].atNS
 	for _, e := range all {
@@ -61,7 +88,7 @@ func ratesOf(all []ends) []float64 {
 	if len(rarest) < 2 {
 		return rates
 	}
-	from, to := rarest[0], rarest[len(rarest)-1]
+	from, to := ends{atNS: rarest}.rounds()
 	for i, e := range all {
 		n := 0
 		for _, at := range e.atNS {

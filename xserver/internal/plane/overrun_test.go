@@ -83,6 +83,7 @@ func TestSharesOfLongCommands(t *testing.T) {
 		t.Run(fmt.Sprint(lengths), func(t *testing.T) {
 			r := newRig(t)
 			r.turn(func(p *Plane) { p.SetPolicy(compute.UP()) })
+			r.switches(0)
 			a, b := r.kernels(1, 75, lengths[0]), r.kernels(2, 25, lengths[1])
 			for _, k := range []*kernels{a, b} {
 				k.launch()

@@ -9,6 +9,7 @@ import (
 	"go.uber.org/goleak"
 
 	"xmsched/compute"
+	"xmsched/nvx/choose"
 	"xmsched/preempt/board"
 )
 
@@ -36,6 +37,13 @@ func (r *rig) turn(what ...func(*Plane)) {
 		f(r.plane)
 	}
 	r.next = r.plane.Finish()
+}
+
+// switches says what the device loses with a switch in mid-kernel, as a sheet would.
+func (r *rig) switches(cost time.Duration) {
+	r.turn(func(p *Plane) {
+		p.SetOffer(compute.Device(testGPU.UUID.String()), Offer{Costs: choose.Costs{Switch: max(cost, 1)}})
+	})
 }
 
 // pass moves the clock, with a turn whenever a timer is due.

@@ -157,6 +157,7 @@ func (p *Plane) claim(pr *process, index int) {
 		d = &device{id: name, name: id.Name, offer: offer, chooser: choose.New(offer.Costs)}
 		p.devices[name] = d
 		p.list = append(p.list, d)
+		p.tellSwitch(d)
 		p.newDevice = true
 		if p.mem != nil {
 			p.keep(d)

@@ -155,6 +155,7 @@ func TestIdleAfterIsTheTasks(t *testing.T) {
 func TestTurnsByTheirQuanta(t *testing.T) {
 	r := newRig(t)
 	r.turn(func(p *Plane) { p.SetPolicy(compute.RR()) })
+	r.switches(0)
 	short, long := r.guest(1, 0), r.guest(2, 255)
 	r.turn(func(p *Plane) {
 		p.SetHints(1, compute.Hints{Quantum: 2 * time.Millisecond})
@@ -186,6 +187,7 @@ func TestTurnsByTheirQuanta(t *testing.T) {
 func TestCase36SleeperTakesNoMoreThanATurn(t *testing.T) {
 	r := newRig(t)
 	r.turn(func(p *Plane) { p.SetPolicy(compute.RR()) })
+	r.switches(0)
 	busy, sleeper := r.guest(1, 0), r.guest(2, 0)
 	sleeper.ready(true)
 	sleeper.ready(false)

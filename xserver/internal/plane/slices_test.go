@@ -11,16 +11,24 @@ import (
 
 // sliced is a device that its contexts have in turn, a time slice each, as a GPU
 // does without us: whoever's gate opens while another has the device waits for
-// the end of that slice, and may find the gate closed again by then.
+// the end of that slice, and may find the gate closed again by then. Nobody can use
+// what turning to another takes.
 type sliced struct {
 	contexts []*kernels
 	slice    time.Duration
+	cost     time.Duration // of turning to another
 	now      int           // whose slice it is
 	left     time.Duration // of it
+	turning  time.Duration // left of that
+	had      *kernels      // the slice before
 }
 
 // work lets the device work for a while; what nobody can use passes unused.
 func (s *sliced) work(d time.Duration) {
+	if s.turning > 0 {
+		s.turning -= d
+		return
+	}
 	if k := s.contexts[s.now]; s.left > 0 && k.atWork() {
 		s.left -= d
 		k.work(d)
@@ -29,8 +37,14 @@ func (s *sliced) work(d time.Duration) {
 	for range s.contexts {
 		s.now = (s.now + 1) % len(s.contexts)
 		if k := s.contexts[s.now]; k.atWork() {
-			s.left = s.slice - d
-			k.work(d)
+			s.left = s.slice
+			if s.had != k {
+				s.had, s.turning = k, s.cost
+			}
+			if s.turning == 0 {
+				s.left -= d
+				k.work(d)
+			}
 			return
 		}
 	}
@@ -38,9 +52,11 @@ func (s *sliced) work(d time.Duration) {
 }
 
 // TestSharesOnTimeSlices: turns shorter than the device's own time slices, in
-// which a command may not even have begun, are charged for what they took.
+// which a command may not even have begun, are charged for what they took, and not
+// for the switch between them, though the sheet says something else of it: it is of
+// one in mid-kernel. Whole rounds are counted.
 func TestSharesOnTimeSlices(t *testing.T) {
-	const total, step, slice = 12 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond
+	const total, step, slice, cost = 12 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond, 160 * time.Microsecond
 	short, long := 60*time.Microsecond, 5020*time.Microsecond
 	for _, c := range []struct {
 		shares  []int
@@ -55,15 +71,23 @@ func TestSharesOnTimeSlices(t *testing.T) {
 		t.Run(fmt.Sprint(shares, lengths), func(t *testing.T) {
 			r := newRig(t)
 			r.turn(func(p *Plane) { p.SetPolicy(compute.PUP()) })
-			d := &sliced{slice: slice}
+			r.switches(225 * time.Microsecond)
+			d := &sliced{slice: slice, cost: cost}
 			for i, share := range shares {
 				k := r.kernels(compute.TaskID(i+1), share, lengths[i%len(lengths)])
 				d.contexts = append(d.contexts, k)
 				k.launch()
 				k.ready(true)
 			}
-			for r.now < total {
-				if r.now == total/10 { // until then it learns how long they are
+			last, from := d.contexts[len(d.contexts)-1], time.Duration(0)
+			for open := true; ; {
+				begins := !open && last.device.Gate().Open()
+				open = last.device.Gate().Open()
+				if begins && r.now >= total {
+					break
+				}
+				if begins && from == 0 && r.now >= total/8 { // until then it learns how long they are
+					from = r.now
 					for _, k := range d.contexts {
 						k.took = 0
 					}
@@ -85,8 +109,8 @@ func TestSharesOnTimeSlices(t *testing.T) {
 					t.Errorf("task %d got %.2f %%, want %v", i+1, got, want)
 				}
 			}
-			if all < (total-total/10)*99/100 {
-				t.Errorf("%v of the device used in %v", all, total-total/10)
+			if all < (r.now-from)*98/100 {
+				t.Errorf("%v of the device used in %v", all, r.now-from)
 			}
 		})
 	}
