@@ -272,7 +272,7 @@ func (l *Loop) thread() {
 	l.turn(nil)
 	for !l.isClosed() {
 		wait := l.wait()
-		n, err := unix.EpollWait(l.epoll, events, wait)
+		n, err := l.sleep(events, wait)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return // the epoll descriptor itself is gone
@@ -301,6 +301,17 @@ func (l *Loop) wait() int {
 		return 0
 	}
 	return -1
+}
+
+// briefly is how far ahead the timer may stand for a wait that ends by it to count as short.
+const briefly = 2 * time.Millisecond
+
+// sleep waits for what epoll tells.
+func (l *Loop) sleep(events []unix.EpollEvent, wait int) (int, error) {
+	if wait == 0 || l.armed != 0 && l.armed-l.plane.now < briefly {
+		return epollNow(l.epoll, events, wait)
+	}
+	return unix.EpollWait(l.epoll, events, wait)
 }
 
 func (l *Loop) isClosed() bool {
@@ -458,9 +469,10 @@ func (l *Loop) arm(at time.Duration) {
 	}
 	left := max(at-l.now(), time.Nanosecond) // 0 would disarm it
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(left.Nanoseconds())}
-	if unix.TimerfdSettime(l.timer, 0, &spec, nil) == nil {
-		l.armed = at
+	if unix.TimerfdSettime(l.timer, 0, &spec, nil) != nil {
+		at = 0
 	}
+	l.armed = at
 }
 
 // nameThisThread gives the thread a name in top and profiles, at most 15 bytes.
