@@ -49,6 +49,7 @@ type Loop struct {
 	haunting map[int32]haunting
 	dead     []ProcessID // reused
 	turns    latency
+	lull     lull
 
 	reaper reaper
 	prober prober
@@ -75,6 +76,7 @@ const (
 	onDeath
 	onSocket
 	onGhost
+	onLull
 )
 
 // maxQueued bounds what others may ask of the loop between two turns, so that
@@ -86,7 +88,7 @@ const maxQueued = 64
 func NewLoop(plane *Plane, onGone func(ProcessID)) (*Loop, error) {
 	l := &Loop{
 		plane: plane, start: time.Now(), onGone: onGone,
-		epoll: -1, timer: -1, wake: -1,
+		epoll: -1, timer: -1, wake: -1, lull: lull{epoll: -1},
 		attached: map[ProcessID]*attached{},
 		byIndex:  map[int32]*attached{},
 		haunting: map[int32]haunting{},
@@ -116,11 +118,14 @@ func (l *Loop) open() (err error) {
 	if err := l.watch(l.wake, unix.EPOLLIN|unix.EPOLLET, onWake, 0); err != nil {
 		return err
 	}
-	return l.watch(l.timer, unix.EPOLLIN|unix.EPOLLET, onTimer, 0)
+	if err := l.watch(l.timer, unix.EPOLLIN|unix.EPOLLET, onTimer, 0); err != nil {
+		return err
+	}
+	return l.openLull()
 }
 
 func (l *Loop) closeFDs() {
-	for _, fd := range []int{l.epoll, l.timer, l.wake} {
+	for _, fd := range []int{l.epoll, l.timer, l.wake, l.lull.epoll} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
@@ -343,7 +348,12 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 			}
 		case onGhost:
 			l.died(e.Pad)
+		case onLull:
+			l.hearLull()
 		}
+	}
+	if l.lull.at != 0 && l.lull.at <= l.plane.now {
+		l.hearLull()
 	}
 	next := l.plane.Finish()
 	l.turns.record(l.now() - begin)
@@ -362,7 +372,11 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 		default:
 		}
 	}
+	l.recalm()
 	l.listen()
+	if l.lull.at != 0 {
+		next = min(next, l.lull.at)
+	}
 	before := len(l.suspects)
 	if l.suspects = l.plane.Suspects(l.suspects[:0]); len(l.suspects)+before > 0 {
 		l.prober.set(l.suspects, l.pid)
@@ -397,7 +411,9 @@ func (l *Loop) ring(index int32) {
 	if !ok {
 		return
 	}
+	l.countRing()
 	l.plane.edge(a.process)
+	l.calm(a)
 	if a.process.flood.throttled && l.hear(a, false) {
 		l.muted = append(l.muted, a)
 	}
@@ -417,7 +433,7 @@ func (l *Loop) hear(a *attached, on bool) bool {
 	if on {
 		ev.Events = unix.EPOLLIN | unix.EPOLLET
 	}
-	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil
+	return unix.EpollCtl(l.ears(a), unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil
 }
 
 func (l *Loop) add(a Attachment) error {
@@ -460,6 +476,7 @@ func (l *Loop) unwatch(a Attachment) {
 			_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil)
 		}
 	}
+	_ = unix.EpollCtl(l.lull.epoll, unix.EPOLL_CTL_DEL, a.Bell, nil) // where it may be instead
 }
 
 // arm sets the timer to a point in time, unless it stands there.
