@@ -27,7 +27,8 @@ type Attachment struct {
 
 // Loop runs a Plane on an OS thread of its own: it sleeps in epoll over bells,
 // pidfds, sockets and one timer, and hands everything slow to others. For Config.Spin
-// after a bell rang it looks for the next one instead of sleeping.
+// after a bell rang it looks for the next one instead of sleeping. Bells that nobody
+// waits for it hears together while there are many; see lull.
 type Loop struct {
 	plane *Plane
 	start time.Time
