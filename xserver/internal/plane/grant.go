@@ -87,7 +87,7 @@ func (p *Plane) publish(s *section) {
 	s.gate = d.Store(s.gate, s.grant)
 	p.stats.Grants++
 	before.Open = s.grant.Open
-	if answered && before == s.grant && s.dozes() {
+	if answered && before == s.grant && s.dozes() && !s.busy() {
 		p.doze(s)
 		return
 	}

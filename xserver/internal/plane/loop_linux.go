@@ -27,7 +27,8 @@ type Attachment struct {
 
 // Loop runs a Plane on an OS thread of its own: it sleeps in epoll over bells,
 // pidfds, sockets and one timer, and hands everything slow to others. For Config.Spin
-// after a bell rang it looks for the next one instead of sleeping.
+// after a bell rang it looks for the next one instead of sleeping. Bells that nobody
+// waits for it hears together while there are many; see lull.
 type Loop struct {
 	plane *Plane
 	start time.Time
@@ -49,6 +50,7 @@ type Loop struct {
 	haunting map[int32]haunting
 	dead     []ProcessID // reused
 	turns    latency
+	lull     lull
 
 	reaper reaper
 	prober prober
@@ -75,6 +77,7 @@ const (
 	onDeath
 	onSocket
 	onGhost
+	onLull
 )
 
 // maxQueued bounds what others may ask of the loop between two turns, so that
@@ -86,7 +89,7 @@ const maxQueued = 64
 func NewLoop(plane *Plane, onGone func(ProcessID)) (*Loop, error) {
 	l := &Loop{
 		plane: plane, start: time.Now(), onGone: onGone,
-		epoll: -1, timer: -1, wake: -1,
+		epoll: -1, timer: -1, wake: -1, lull: lull{epoll: -1},
 		attached: map[ProcessID]*attached{},
 		byIndex:  map[int32]*attached{},
 		haunting: map[int32]haunting{},
@@ -116,11 +119,14 @@ func (l *Loop) open() (err error) {
 	if err := l.watch(l.wake, unix.EPOLLIN|unix.EPOLLET, onWake, 0); err != nil {
 		return err
 	}
-	return l.watch(l.timer, unix.EPOLLIN|unix.EPOLLET, onTimer, 0)
+	if err := l.watch(l.timer, unix.EPOLLIN|unix.EPOLLET, onTimer, 0); err != nil {
+		return err
+	}
+	return l.openLull()
 }
 
 func (l *Loop) closeFDs() {
-	for _, fd := range []int{l.epoll, l.timer, l.wake} {
+	for _, fd := range []int{l.epoll, l.timer, l.wake, l.lull.epoll} {
 		if fd >= 0 {
 			_ = unix.Close(fd)
 		}
@@ -272,7 +278,7 @@ func (l *Loop) thread() {
 	l.turn(nil)
 	for !l.isClosed() {
 		wait := l.wait()
-		n, err := unix.EpollWait(l.epoll, events, wait)
+		n, err := l.sleep(events, wait)
 		switch {
 		case err != nil && !errors.Is(err, unix.EINTR):
 			return // the epoll descriptor itself is gone
@@ -301,6 +307,17 @@ func (l *Loop) wait() int {
 		return 0
 	}
 	return -1
+}
+
+// briefly is how far ahead the timer may stand for a wait that ends by it to count as short.
+const briefly = 2 * time.Millisecond
+
+// sleep waits for what epoll tells.
+func (l *Loop) sleep(events []unix.EpollEvent, wait int) (int, error) {
+	if wait == 0 || l.armed != 0 && l.armed-l.plane.now < briefly {
+		return epollNow(l.epoll, events, wait)
+	}
+	return unix.EpollWait(l.epoll, events, wait)
 }
 
 func (l *Loop) isClosed() bool {
@@ -332,7 +349,12 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 			}
 		case onGhost:
 			l.died(e.Pad)
+		case onLull:
+			l.hearLull()
 		}
+	}
+	if l.lull.at != 0 && l.lull.at <= l.plane.now {
+		l.hearLull()
 	}
 	next := l.plane.Finish()
 	l.turns.record(l.now() - begin)
@@ -351,7 +373,11 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 		default:
 		}
 	}
+	l.recalm()
 	l.listen()
+	if l.lull.at != 0 {
+		next = min(next, l.lull.at)
+	}
 	before := len(l.suspects)
 	if l.suspects = l.plane.Suspects(l.suspects[:0]); len(l.suspects)+before > 0 {
 		l.prober.set(l.suspects, l.pid)
@@ -386,7 +412,9 @@ func (l *Loop) ring(index int32) {
 	if !ok {
 		return
 	}
+	l.countRing()
 	l.plane.edge(a.process)
+	l.calm(a)
 	if a.process.flood.throttled && l.hear(a, false) {
 		l.muted = append(l.muted, a)
 	}
@@ -406,7 +434,7 @@ func (l *Loop) hear(a *attached, on bool) bool {
 	if on {
 		ev.Events = unix.EPOLLIN | unix.EPOLLET
 	}
-	return unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil
+	return unix.EpollCtl(l.ears(a), unix.EPOLL_CTL_MOD, a.Bell, &ev) == nil
 }
 
 func (l *Loop) add(a Attachment) error {
@@ -449,6 +477,7 @@ func (l *Loop) unwatch(a Attachment) {
 			_ = unix.EpollCtl(l.epoll, unix.EPOLL_CTL_DEL, fd, nil)
 		}
 	}
+	_ = unix.EpollCtl(l.lull.epoll, unix.EPOLL_CTL_DEL, a.Bell, nil) // where it may be instead
 }
 
 // arm sets the timer to a point in time, unless it stands there.
@@ -458,9 +487,10 @@ func (l *Loop) arm(at time.Duration) {
 	}
 	left := max(at-l.now(), time.Nanosecond) // 0 would disarm it
 	spec := unix.ItimerSpec{Value: unix.NsecToTimespec(left.Nanoseconds())}
-	if unix.TimerfdSettime(l.timer, 0, &spec, nil) == nil {
-		l.armed = at
+	if unix.TimerfdSettime(l.timer, 0, &spec, nil) != nil {
+		at = 0
 	}
+	l.armed = at
 }
 
 // nameThisThread gives the thread a name in top and profiles, at most 15 bytes.

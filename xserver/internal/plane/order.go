@@ -198,6 +198,7 @@ func (p *Plane) reassess(st *seat) {
 		}
 		arms = arms && !s.lengthened
 	}
+	p.regime++
 	c := st.device.chooser
 	c.SetAble(st.choice, holds, arms)
 	c.SetShares(st.choice, shares)

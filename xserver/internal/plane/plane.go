@@ -118,6 +118,8 @@ type Plane struct {
 	nextDid   time.Duration   // when to look for answers
 	looked    []*seat         // reused
 	halted    int             // processes that are stopped
+	delayed   bool            // the loop heard the calm later than it is to
+	regime    uint64          // counts changes of what calm goes by
 	newDevice bool            // one came of which the server may not know
 	mem       *keeper         // nil: memory is not managed
 	sampledAt time.Duration   // when shares were sampled
@@ -200,6 +202,7 @@ func (p *Plane) Remove(id ProcessID) {
 func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
 	if t, ok := p.tasks[id]; ok {
 		t.hints = hints
+		p.regime++
 		p.events = append(p.events, compute.HintsChanged{Task: id, Hints: t.policyHints()})
 		for _, st := range t.seats {
 			st.device.chooser.SetRank(st.choice, hints.Priority)
@@ -210,6 +213,7 @@ func (p *Plane) SetHints(id compute.TaskID, hints compute.Hints) {
 
 // SetPolicy changes the policy of all devices.
 func (p *Plane) SetPolicy(policy compute.Policy) {
+	p.regime++
 	p.events = append(p.events, compute.PolicyChanged{Policy: policy})
 	if p.trace != nil {
 		p.trace.add(TraceEvent{At: p.now, Policy: policy.Name()})
@@ -419,7 +423,7 @@ func (p *Plane) next() time.Duration {
 // edge counts those whose time has come, so that the timer has little to do where there
 // are many, and whoever comes to wait makes one. Such timers are due at multiples of it:
 // where edges are frequent most of them leave the timer as it stands.
-const patience = 500 * time.Microsecond
+const patience = time.Millisecond
 
 // patiently is when a timer for that time may come.
 func patiently(at time.Duration) time.Duration { return (at/patience + 1) * patience }

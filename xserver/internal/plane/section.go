@@ -16,9 +16,13 @@ type process struct {
 	reach    int                     // sections up to the last that was ever claimed
 	stopped  bool                    // state T: counts as idle
 	gone     bool                    // removed
+	calms    bool                    // its bell is heard with those of the calm
 	flood    flood
-	scan     scan
-	host     hostPart // what it may take of the host
+
+	briskUntil time.Duration // it is not calm until then
+
+	scan scan
+	host hostPart // what it may take of the host
 }
 
 // task is the plane's side of a task.
@@ -183,6 +187,7 @@ func (p *Plane) claim(pr *process, index int) {
 		p.events = append(p.events, compute.TaskAdded{Task: pr.Task, Device: name, Hints: t.policyHints()},
 			compute.CPUPriorityChanged{Task: pr.Task, Priority: t.cpu})
 	}
+	p.regime++
 	s := &section{process: pr, index: index, seat: st}
 	pr.sections[index] = s
 	pr.reach = max(pr.reach, index+1)
@@ -209,6 +214,7 @@ func (p *Plane) leave(s *section) {
 		s.process.Board.Device(s.index).Wake()
 		p.dozing = slices.DeleteFunc(p.dozing, func(x *section) bool { return x == s })
 	}
+	p.regime++
 	st := s.seat
 	s.process.sections[s.index] = nil
 	st.sections = slices.DeleteFunc(st.sections, func(x *section) bool { return x == s })
@@ -247,6 +253,7 @@ func (p *Plane) leave(s *section) {
 func (p *Plane) lookAt(s *section) {
 	before := s.view
 	s.view = s.process.Board.Snapshot(s.index)
+	p.missed(s, s.view.Edge-before.Edge)
 	switch {
 	case s.gate != 0 && s.level() != s.grant.Level:
 		p.publish(s)

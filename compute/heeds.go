@@ -1,0 +1,31 @@
+package compute
+
+// heeder is a Decider that can say of whom it takes no heed: whether such a task turns
+// ready or idle changes nobody's verdict, its own included, as long as tasks and hints
+// are what they were at the last decision.
+type heeder interface {
+	heeds(id TaskID) bool
+}
+
+// Heeds says whether anybody's gate may depend on it when a task turns ready or idle on
+// a device, as tasks, hints and policy are now. Who asks may hear later of a task of
+// whom nobody takes heed.
+func (s *Scheduler) Heeds(id TaskID, name Device) bool {
+	d := s.device(name)
+	if d == nil || d.seats[id] == nil {
+		return true
+	}
+	p := d.seats[id].party
+	if p == nil || p.gang != nil || d.floors.many > 0 {
+		return true
+	}
+	h, ok := d.domain.decider.(heeder)
+	return !ok || h.heeds(p.id)
+}
+
+// heeds is false for those of the lowest class, if they stay in it: there is nobody
+// whom they stop.
+func (h *classes) heeds(id TaskID) bool {
+	t, ok := h.tasks[id]
+	return !ok || t.until != 0 || t.low != t.class || t.peak != t.class || h.taken.from(0) != t.class
+}

@@ -1,0 +1,52 @@
+package plane
+
+import "time"
+
+// Where edges are frequent, most of what one costs is waking the loop's thread for it.
+// Those of calm processes need not wake it: nobody's gate depends on them (see
+// compute.Scheduler.Heeds), nothing but gates is decided on their devices, and nobody
+// has asked for their requests to be timed. While there are many of them the loop
+// listens to their bells together, at multiples of patience, as to the timers of those
+// for whom nobody waits.
+
+// brisk is for how long a process is not calm that has more edges than are seen of one
+// that is: its requests would not be counted any more.
+const brisk = 200 * time.Millisecond
+
+// calm says whether a process's edges may be heard late, by up to patience.
+func (p *Plane) calm(pr *process) bool {
+	if p.mem != nil || pr.gone || pr.stopped || p.now < pr.briskUntil {
+		return false
+	}
+	some := false
+	for _, s := range pr.sections[:pr.reach] {
+		if s == nil {
+			continue
+		}
+		st, h := s.seat, &s.seat.task.hints
+		if !st.known || st.fresh || st.hold != 0 || h.SLO != 0 || h.Deadline != 0 ||
+			!st.device.chooser.OnlyGates() || p.sched.Heeds(st.id, st.device.id) {
+			return false
+		}
+		some = true
+	}
+	return some
+}
+
+// missed takes in that a section had edges since the last look that nobody saw: more
+// than its idle and its ready edge. Where the loop itself came late that says nothing.
+func (p *Plane) missed(s *section, edges uint32) {
+	if s.process.calms && edges > 2 && !p.delayed {
+		s.process.briskUntil = p.now + brisk
+	}
+}
+
+// busy says whether a section's process has work by what its board says now, where a
+// bell that told of it may not have been heard yet.
+func (s *section) busy() bool {
+	if !s.process.calms {
+		return false
+	}
+	v := s.process.Board.Snapshot(s.index)
+	return v.Ready || v.Waiting > 0
+}

@@ -1,0 +1,223 @@
+package plane
+
+import (
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"xmsched/compute"
+	"xmsched/preempt/board"
+)
+
+// TestWhoIsCalm: those whom nobody's gate depends on, as long as that is so.
+func TestWhoIsCalm(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	want := func(what string, g *guest, calm bool) {
+		t.Helper()
+		if got := r.plane.calm(r.plane.processes[g.id]); got != calm {
+			t.Errorf("%s: calm %v, want %v", what, got, calm)
+		}
+	}
+	r.pass(10 * time.Millisecond)
+	want("the lowest", low, true)
+	want("who stops it", high, false)
+	low.ready(true)
+	high.ready(true)
+	want("the lowest, kept out", low, true)
+
+	r.turn(func(p *Plane) { p.SetHints(1, compute.Hints{SLO: time.Millisecond}) })
+	want("one whose requests are timed", low, false)
+	r.turn(func(p *Plane) { p.SetHints(1, compute.Hints{}) })
+	want("the lowest again", low, true)
+
+	lowest := r.guest(3, -5)
+	r.pass(10 * time.Millisecond)
+	want("with a lower one", low, false)
+	want("the lower one", lowest, true)
+	r.turn(func(p *Plane) { p.Remove(lowest.id) })
+	want("the lower one has left", low, true)
+
+	r.turn(func(p *Plane) { p.SetPolicy(compute.RR()) })
+	want("where turns are taken", low, false)
+	r.turn(func(p *Plane) { p.SetPolicy(compute.HPF()) })
+	want("the lowest by priority", low, true)
+}
+
+// TestBriskIsNotCalm: who has more edges than are seen of a calm one is not calm for a
+// while; unless the loop came late.
+func TestBriskIsNotCalm(t *testing.T) {
+	r := newRig(t)
+	low := r.guest(1, 0)
+	r.guest(2, 5)
+	pr := r.plane.processes[low.id]
+	pr.calms = true
+	edges := func(n int, calm bool) {
+		t.Helper()
+		for i := range n {
+			low.device.SetReady(i%2 == 0)
+		}
+		if low.ring(); r.plane.calm(pr) != calm {
+			t.Errorf("after %d edges: calm %v", n, !calm)
+		}
+	}
+	edges(2, true)
+	r.plane.delayed = true
+	edges(8, true)
+	r.plane.delayed = false
+	edges(4, false)
+	r.pass(brisk)
+	edges(2, true)
+}
+
+// TestCalmWithWorkIsWokenAtOnce: that its bell was not heard yet does not have it sleep
+// at a gate that opens.
+func TestCalmWithWorkIsWokenAtOnce(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	r.plane.processes[low.id].calms = true
+	r.pass(time.Second)
+	high.ready(true)
+	r.pass(dozeLimit)
+	_, wait := low.sleeper(t, low.device.Gate())
+	low.device.SetReady(true)
+	high.ready(false)
+	r.pass(300 * time.Microsecond)
+	low.want("after high", true, board.Bounded)
+	wait() // the clock stood still
+}
+
+// crowd is a loop with many low clients and a high one, which comes last.
+func crowd(t *testing.T, low int) (*Loop, []Attachment) {
+	t.Helper()
+	l, err := NewLoop(New(Config{}, compute.HPF()), func(ProcessID) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Run()
+	t.Cleanup(l.Stop)
+	var all []Attachment
+	for i := range low + 1 {
+		a := benchAttachment(t, i)
+		if i == low {
+			a.Hints.Priority = 5
+		}
+		if err := l.Add(a); err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, a)
+	}
+	return l, all
+}
+
+func edge(t *testing.T, a Attachment, ready bool) {
+	t.Helper()
+	a.Board.Device(0).SetReady(ready)
+	one := [8]byte{0: 1}
+	if _, err := unix.Write(a.Bell, one[:]); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// within waits until something holds on the loop's thread.
+func within(t *testing.T, l *Loop, what string, holds func() bool) {
+	t.Helper()
+	for limit := time.Now().Add(30 * time.Second); ; time.Sleep(time.Millisecond) {
+		var yes bool
+		if err := l.call(func() { yes = holds() }); err != nil {
+			t.Fatal(err)
+		}
+		if yes {
+			return
+		}
+		if time.Now().After(limit) {
+			t.Fatalf("it never came about: %s", what)
+		}
+	}
+}
+
+// TestLoopLull: with many edges the bells of the calm are heard together, none is lost,
+// others are heard at once as before, and a quiet loop sleeps.
+func TestLoopLull(t *testing.T) {
+	const low = 20
+	l, all := crowd(t, low)
+	ready := map[int]bool{}
+	calms := func() (n int) {
+		for _, a := range l.attached {
+			if a.process.calms {
+				n++
+			}
+		}
+		return n
+	}
+	storm := func(until func() bool) {
+		t.Helper()
+		limit := time.Now().Add(30 * time.Second)
+		for i, done := 0, false; !done; i++ {
+			if time.Now().After(limit) {
+				t.Fatal("it never came about")
+			}
+			ready[i%low] = !ready[i%low]
+			edge(t, all[i%low], ready[i%low])
+			pause := unix.Timespec{Nsec: 50_000} // which time.Sleep cannot do
+			_ = unix.Nanosleep(&pause, nil)
+			if i%low == low-1 {
+				if err := l.call(func() { done = until() }); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	agrees := func() bool {
+		for i, r := range ready {
+			pr := l.plane.processes[all[i].ID]
+			if pr != nil && pr.sections[0].counted != r {
+				return false
+			}
+		}
+		return true
+	}
+	looked := 0
+	storm(func() bool {
+		if l.lull.at != 0 && calms() == low {
+			looked++
+		}
+		return looked > 10
+	})
+	within(t, l, "every ring heard", agrees)
+	within(t, l, "it is listened to again", func() bool { return l.lull.at == 0 })
+
+	// A single ring of a calm one wakes the loop.
+	ready[0] = !ready[0]
+	edge(t, all[0], ready[0])
+	within(t, l, "a single ring heard", agrees)
+
+	// Who is not calm closes the gates of the others amid a storm.
+	edge(t, all[low], true)
+	storm(func() bool { return !all[0].Board.Device(0).Gate().Open() })
+	edge(t, all[low], false)
+	storm(func() bool { return all[0].Board.Device(0).Gate().Open() })
+	within(t, l, "every ring heard", agrees)
+
+	// They are calm no more once they are in somebody's way, and one that left is forgotten.
+	under := benchAttachment(t, low+1)
+	under.Hints.Priority = -5
+	if err := l.Add(under); err != nil {
+		t.Fatal(err)
+	}
+	within(t, l, "with a lower one nobody is calm", func() bool { return calms() == 0 })
+	if err := l.Remove(under.ID); err != nil {
+		t.Fatal(err)
+	}
+	storm(func() bool { return calms() > low/2 })
+	for i := range low / 2 {
+		if err := l.Remove(all[i].ID); err != nil {
+			t.Fatal(err)
+		}
+		delete(ready, i)
+	}
+	ready[low-1] = !ready[low-1]
+	edge(t, all[low-1], ready[low-1])
+	within(t, l, "those who stay are heard", agrees)
+}
