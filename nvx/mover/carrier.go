@@ -115,8 +115,8 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 			// What is left waits for room, which comes batch by batch where another task's
 			// memory goes, or has to go batch by batch as another's comes. It is waited for here
 			// for a moment only: the process may want to run.
-			if c.lingered++; !starved && c.lingered <= maxLingers && c.world.linger(a.further) {
-				continue
+			if c.lingered++; !starved && c.lingered <= maxLingers && (c.world.linger(a.further) || a.further) {
+				continue // what has to go as another's comes may wait for a batch of a slow link
 			}
 			if starved {
 				panic("mover: a move that was stopped neither ends nor goes on")
@@ -138,11 +138,11 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 func (c *carrier) look(t *memory.Table, outward bool, a aim) {
 	target := c.world.target()
 	c.move.SetTarget(target)
-	least := a.goal
+	most := a.goal
 	if a.further {
-		least = t.Figures().Resident
+		most = t.Figures().Resident + memory.BatchBytes - 1
 	}
-	if c.world.wanted() || outward && target > least {
+	if c.world.wanted() || outward && target > most {
 		c.move.Stop()
 	}
 }

@@ -199,12 +199,13 @@ func (b *cleanBooks) end(list []memory.Segment) {
 	for _, s := range list {
 		r := b.of(s.ID)
 		r.round = b.round
-		if d, ok := b.outs[s.ID]; ok {
-			if s.State == memory.Away {
-				r.digest, r.version, r.known = d, s.Version, true
-			} else {
-				r.vain()
-			}
+		switch d, ok := b.outs[s.ID]; {
+		case ok && s.State == memory.Away:
+			r.digest, r.version, r.known = d, s.Version, true
+		case ok:
+			r.vain()
+		case s.State == memory.Away && !r.holds(s):
+			r.known = false // it was copied, and nobody looked at it
 		}
 		if d, ok := b.ins[s.ID]; ok && s.Kept {
 			r.digest, r.version, r.known = d, s.Version, true

@@ -264,3 +264,37 @@ func TestWhatChangesEveryTimeIsLookedAtRarely(t *testing.T) {
 		t.Error("not clean in the next turn")
 	}
 }
+
+// TestCopiedUnseenIsSeenNext has a segment that nobody writes to go out once without a look:
+// the digest that was known is of another slot then, and the next time one is taken, so that
+// it is clean the time after.
+func TestCopiedUnseenIsSeenNext(t *testing.T) {
+	b := newCleanBooks()
+	s := memory.Segment{ID: 1, Bytes: memory.PieceBytes, State: memory.Device, Kept: true}
+	turn := func(look bool) (spared bool) {
+		b.begin()
+		if look {
+			b.going(s, WrittenUnknown)
+			for range b.look {
+				b.digests = append(b.digests, digest{lo: 7})
+			}
+			b.compare()
+		}
+		if spared = b.same[1]; !spared {
+			s.Version++
+		}
+		s.State, s.Kept = memory.Away, false
+		b.end([]memory.Segment{s})
+		s.State, s.Kept = memory.Device, true
+		return spared
+	}
+	turn(true)
+	if !turn(true) {
+		t.Fatal("not clean the second time")
+	}
+	turn(false)
+	turn(true)
+	if !turn(true) {
+		t.Error("not clean the second time after it was copied without a look")
+	}
+}
