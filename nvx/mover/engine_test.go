@@ -247,6 +247,27 @@ func TestInnerOutAndIn(t *testing.T) {
 	}
 }
 
+func TestAFallingTargetIsHeardOfInTheMove(t *testing.T) { onDevice(t, "TestInnerFalling") }
+
+// TestInnerFalling lowers the target while memory goes, each time as soon as the last one is
+// taken note of: others may have what has gone by then. Most are while a move goes on.
+func TestInnerFalling(t *testing.T) {
+	p := start(t, sizes...)
+	p.page.order(Orders{Managed: true, Target: 204 * mib})
+	p.stop()
+	const steps = 6
+	for n := range uint32(steps) {
+		p.page.order(Orders{Managed: true, Target: memory.Bytes(steps-1-n) * 32 * mib})
+		p.eventually("the answer to be noted", func() bool { return p.page.told() == n+2 })
+		p.eventually("memory to go", func() bool { return p.memory.figures().Resident <= memory.Bytes(steps-1-n)*32*mib })
+	}
+	if p.page.heardInMoves() < steps/2 {
+		t.Errorf("%d of %d targets taken note of while memory went, in %d moves", p.page.heardInMoves(), steps, len(p.entries()))
+	}
+	p.resume()
+	p.check()
+}
+
 func TestWantedEndsTheMove(t *testing.T) { onDevice(t, "TestInnerWanted") }
 
 // TestInnerWanted resumes the program again and again while its memory moves to and fro.

@@ -351,6 +351,7 @@ type page struct {
 	holds   uint32
 	wakes   int
 	did     uint32
+	heard   int // answers that were taken note of in a move
 	rings   int
 	stalled time.Duration
 	open    bool
@@ -422,7 +423,17 @@ func (p *page) Open() bool {
 	return p.open
 }
 
-func (p *page) Done(want uint32)            { p.change(func() { p.did = want }) }
+func (p *page) Done(want uint32) {
+	p.lender.mu.Lock()
+	moving := p.lender.moving
+	p.lender.mu.Unlock()
+	p.change(func() {
+		if p.did = want; moving {
+			p.heard++
+		}
+	})
+}
+
 func (p *page) Stalled(total time.Duration) { p.change(func() { p.stalled = total }) }
 func (p *page) Ring()                       { p.change(func() { p.rings++ }) }
 
@@ -430,4 +441,10 @@ func (p *page) told() uint32 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.did
+}
+
+func (p *page) heardInMoves() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.heard
 }

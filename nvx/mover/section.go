@@ -51,6 +51,7 @@ type section struct {
 	leastLook    time.Duration
 	hashFailures int  // in a row
 	looked       bool // at what goes out in this move
+	gives        bool // this move brings nothing in
 	haste        haste
 
 	told    uint32 // the answer that was last told as taken note of
@@ -277,6 +278,8 @@ func (s *section) carry() (o outcome, err error) {
 		return o, fmt.Errorf("plan: %w", err)
 	}
 	s.compare(orders.Target)
+	s.gives = len(s.planner.plan.In) == 0
+	defer func() { s.gives = false }()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
 	sound = true
 	if s.looked && len(s.planner.plan.Out) > 0 && o.err == nil {
@@ -465,7 +468,13 @@ func (s *section) wanted() bool {
 	return true
 }
 
+// target is the daemon's at this moment. As long as nothing comes in nothing that an older
+// answer allowed is under way, and what has gone is others' as soon as the daemon knows that
+// this one holds.
 func (s *section) target() memory.Bytes {
-	_, o := s.board.Orders()
+	want, o := s.board.Orders()
+	if s.gives {
+		s.tell(want)
+	}
 	return o.Target
 }
