@@ -283,6 +283,49 @@ func TestTheWayInIsTheFirstOnes(t *testing.T) {
 	}
 }
 
+// TestWhoIsStuckKeepsNobodyOut has four tasks take turns, of whom the second brings
+// nothing in that it may have, or freed its memory and takes no note of the target that
+// was lowered since: the third gets its room before its turn all the same.
+func TestWhoIsStuckKeepsNobodyOut(t *testing.T) {
+	for _, freed := range []bool{false, true} {
+		p, err := NewPlanner(Config{Budget: 16 * GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := []Claim{
+			{Task: 1, Footprint: GiB, Resident: GiB, Ready: true, Open: true},
+			{Task: 2, Footprint: 4 * GiB, Ready: true, Stopped: true},
+			{Task: 3, Footprint: 4 * GiB, Ready: true, Stopped: true},
+			{Task: 4, Footprint: 15 * GiB, Resident: 15 * GiB, Ready: true, Stopped: true},
+		}
+		want := 4 * GiB
+		if freed {
+			claims[1].Footprint, claims[1].Resident, claims[3].Resident = 6*GiB, 6*GiB, 9*GiB
+			claims[2].Footprint, want = 8*GiB, 3*GiB
+		}
+		for now := time.Second; now < 4*time.Second; now += time.Millisecond {
+			var slots []compute.Slot
+			for i, c := range claims {
+				slots = append(slots, compute.Slot{Task: c.Task, Start: now + time.Duration(i)*time.Second, Length: time.Second})
+			}
+			out := p.Decide(now, slices.Values(slots), nil, claims)
+			if claims[0].Seen = out.Targets[0].Want; !freed {
+				claims[1].Seen = out.Targets[1].Want
+			} else if now == time.Second {
+				claims[1].Footprint, claims[1].Resident = GiB, GiB
+			}
+			for i := range claims[2:] {
+				c := client{claim: claims[2+i]}
+				c.obey(out.Targets[2+i])
+				claims[2+i] = c.claim
+			}
+		}
+		if have := claims[2].Resident; have < want {
+			t.Errorf("the second has freed its memory: %t; the third has %s of %s", freed, have, want)
+		}
+	}
+}
+
 // TestLittleMemoryIsWaitedFor has a task of 8 MiB run for whom another has to make room,
 // sooner or later: it is held back for that while it can be counted on, and stopped again
 // for a moment once there is room. To run from the host would take longer, and the way.
