@@ -326,6 +326,41 @@ func TestWhoIsStuckKeepsNobodyOut(t *testing.T) {
 	}
 }
 
+// TestWhoWaitsForTheWayIsHeldOn has two tasks of the same rank run, for whom a third makes
+// room as it is used: the second is held on while the first one's memory comes in, and not
+// let go whenever there is room for the next batches.
+func TestWhoWaitsForTheWayIsHeldOn(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []*client{
+		{claim: Claim{Task: 1, Footprint: 6 * GiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 2, Footprint: 6 * GiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 3, Footprint: 14 * GiB, Resident: 14 * GiB, Ready: true, Stopped: true}},
+	}
+	second := &clients[1].claim
+	for now := time.Second; second.Resident < second.Footprint; now += time.Millisecond {
+		if now > 2*time.Second {
+			t.Fatalf("the second has %s of %s", second.Resident, second.Footprint)
+		}
+		slots := []compute.Slot{{Task: 1, Start: now}, {Task: 2, Start: now}}
+		out := p.Decide(now, slices.Values(slots), []compute.Expectation{{Task: 3}}, claimsOf(clients))
+		if !out.Targets[1].Hold {
+			t.Fatalf("at %v the second is let go with %s, the first with %s", now, second.Resident, clients[0].claim.Resident)
+		}
+		for i, c := range clients {
+			to, have := out.Targets[i].Bytes, c.claim.Resident
+			switch c.claim.Seen = out.Targets[i].Want; {
+			case to < have && now%(3*time.Millisecond) == 0:
+				c.claim.Resident = max(to, have-BatchBytes)
+			case to > have && now%(3*time.Millisecond) == time.Millisecond:
+				c.claim.Resident = min(to, have+BatchBytes, c.claim.Footprint)
+			}
+		}
+	}
+}
+
 // TestLittleMemoryIsWaitedFor has a task of 8 MiB run for whom another has to make room,
 // sooner or later: it is held back for that while it can be counted on, and stopped again
 // for a moment once there is room. To run from the host would take longer, and the way.
