@@ -32,6 +32,7 @@ type classes struct {
 	ready    classSet // classes that a ready task is in
 	rising   heap[classTask]
 	risen    []*classTask // at this decision
+	movers   int          // tasks that do not stay in a class
 	verdicts []Verdict
 
 	// The highest ready class and the highest peak at the last decision.
@@ -57,6 +58,14 @@ type classTask struct {
 	link  link[classTask] // in the tasks of its class
 	works link[classTask] // in the ready ones of its class, if it is
 	index int             // in rising
+}
+
+// moves is 1 for one that does not stay in its class.
+func (t *classTask) moves() int {
+	if t.peak == none || t.peak == t.low {
+		return 0
+	}
+	return 1
 }
 
 // none is below every class: with no ready task all of them are open.
@@ -147,6 +156,7 @@ func (h *classes) leave(low, high int) {
 
 func (h *classes) forget(t *classTask) {
 	h.unlink(t)
+	h.movers -= t.moves()
 	h.setPeak(t, none)
 	if h.rising.has(t) {
 		h.rising.remove(t)
@@ -165,8 +175,10 @@ func (h *classes) update(s *TaskState, now time.Duration) {
 	if h.rising.has(t) {
 		h.rising.remove(t)
 	}
+	h.movers -= t.moves()
 	h.setPeak(t, r.peak-MinPriority)
 	t.low = r.low - MinPriority
+	h.movers += t.moves()
 	h.move(t, r.now-MinPriority, s.Ready)
 	if t.until = r.until; t.until != 0 {
 		h.rising.push(t)

@@ -23,9 +23,9 @@ func (s *Scheduler) Heeds(id TaskID, name Device) bool {
 	return !ok || h.heeds(p.id)
 }
 
-// heeds is false for those of the lowest class, if they stay in it: there is nobody
+// heeds is false for those of the lowest class, if all stay in theirs: there is nobody
 // whom they stop.
 func (h *classes) heeds(id TaskID) bool {
 	t, ok := h.tasks[id]
-	return !ok || t.until != 0 || t.low != t.class || t.peak != t.class || h.taken.from(0) != t.class
+	return !ok || h.movers > 0 || h.taken.from(0) != t.class
 }

@@ -130,7 +130,7 @@ func (p *plainShares) overtakes(h *turner) bool {
 // plainBudgets is budgets.
 type plainBudgets struct {
 	plainList
-	lost, latest int64
+	lost, latest, ticked int64
 }
 
 func (p *plainBudgets) parts(t *turner) (part, whole int64) {
@@ -158,8 +158,17 @@ func (p *plainBudgets) wakes(t *turner, now time.Duration) {
 }
 
 func (p *plainBudgets) tick(_ *turner, now time.Duration) {
+	p.ticked = int64(now)
 	if ahead := p.latest + p.lost; ahead < int64(now) {
 		p.lost += int64(now) - ahead
+	}
+}
+
+func (p *plainBudgets) forget(t *turner) {
+	p.plainList.forget(t)
+	p.latest = p.ticked - p.lost
+	for _, o := range p.all {
+		p.latest = max(p.latest, o.clock)
 	}
 }
 

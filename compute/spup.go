@@ -36,10 +36,12 @@ type budgets struct {
 	plainOrder
 	calm
 	waiting heap[turner]
+	tasks   []*turner
 	sum     int64         // shares of all tasks that have one
 	rest    int64         // tasks without
 	lost    time.Duration // by what the clocks' time is behind the real one
 	latest  int64         // clock
+	present int64         // the clocks' time
 }
 
 // parts are a task's part and the whole.
@@ -54,9 +56,23 @@ func (b *budgets) parts(t *turner) (part, whole int64) {
 	return part, max(100*percent, b.sum+left)
 }
 
-func (b *budgets) add(*turner) { b.rest++ }
+func (b *budgets) add(t *turner) {
+	b.rest++
+	b.tasks = append(b.tasks, t)
+}
 
+// forget has a task that was far ahead keep no time from being forgiven once it is gone.
 func (b *budgets) forget(t *turner) {
+	b.discount(t)
+	b.tasks = slices.DeleteFunc(b.tasks, func(x *turner) bool { return x == t })
+	b.latest = b.present
+	for _, other := range b.tasks {
+		b.latest = max(b.latest, other.clock)
+	}
+}
+
+// discount takes a task out of the sums.
+func (b *budgets) discount(t *turner) {
 	b.sum -= t.weight
 	if t.weight == 0 {
 		b.rest--
@@ -64,7 +80,7 @@ func (b *budgets) forget(t *turner) {
 }
 
 func (b *budgets) update(t *turner, h turnHints) {
-	b.forget(t)
+	b.discount(t)
 	t.hints, t.weight = h, byUtilization(h)
 	b.sum += t.weight
 	if t.weight == 0 {
@@ -86,6 +102,7 @@ func (b *budgets) advance(t *turner, clock int64) {
 func (b *budgets) tick(_ *turner, now time.Duration) {
 	b.calm.tick()
 	b.lost = max(b.lost, now-time.Duration(b.latest))
+	b.present = int64(now - b.lost)
 }
 
 func (b *budgets) wait(t *turner, _ time.Duration, _ bool) { b.waiting.push(t) }

@@ -133,3 +133,44 @@ func TestLongTurns(t *testing.T) {
 		}
 	}
 }
+
+// TestNobodyFallsBehindForTheDead: under SPUP a task of a small share that ran for a second, and
+// has left since, does not have others who work all the time fall behind by their switches,
+// for which whoever wakes would have to wait.
+func TestNobodyFallsBehindForTheDead(t *testing.T) {
+	s := NewScheduler(SPUP())
+	often := Hints{Utilization: 49, Quantum: time.Millisecond}
+	s.Apply(0, SwitchCost{"gpu0", 150 * time.Microsecond}, TaskAdded{1, "gpu0", often}, TaskAdded{2, "gpu0", often},
+		TaskAdded{3, "gpu0", Hints{Utilization: 1}}, TaskAdded{4, "gpu0", Hints{Utilization: 1}}, Ready{3, "gpu0"})
+	s.Apply(time.Millisecond, Ready{1, "gpu0"}, Ready{2, "gpu0"})
+	for _, ran := range []time.Duration{40 * time.Millisecond, time.Second} { // the kernel that it had begun
+		runUntil(s, s.now+ran)
+		s.Apply(s.now, Overran{Task: 3, Device: "gpu0", By: ran})
+	}
+	s.Apply(s.now, TaskRemoved{3})
+	runUntil(s, 50*time.Second)
+	woke := s.now
+	s.Apply(woke, Ready{4, "gpu0"})
+	for ranOf(s, 4, "gpu0") == 0 && s.now < woke+20*time.Second {
+		runUntil(s, s.now+time.Millisecond)
+	}
+	if waited := s.now - woke; waited > 20*time.Millisecond {
+		t.Errorf("who woke waited for %v", waited)
+	}
+}
+
+// TestSleepersAreForgiven: under SPUP who has used up its share, and sleeps for as long as
+// that takes to come back, has it when it wakes, whoever has left meanwhile.
+func TestSleepersAreForgiven(t *testing.T) {
+	s := NewScheduler(SPUP())
+	s.Apply(0, TaskAdded{1, "gpu0", Hints{Utilization: 1}}, TaskAdded{2, "gpu0", Hints{Utilization: 1}}, Ready{1, "gpu0"})
+	runUntil(s, 10*time.Millisecond)
+	s.Apply(s.now, Overran{Task: 1, Device: "gpu0", By: 5 * time.Millisecond})
+	s.Apply(s.now, Idle{1, "gpu0"})
+	s.Apply(s.now, TaskRemoved{2})
+	ran := ranOf(s, 1, "gpu0")
+	s.Apply(time.Second, Ready{1, "gpu0"})
+	if runUntil(s, s.now+time.Millisecond); ranOf(s, 1, "gpu0") == ran {
+		t.Error("who slept for longer than its debt has to wait for that")
+	}
+}

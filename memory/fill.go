@@ -131,9 +131,13 @@ func (s *seat) grant(b Bytes, free *Bytes) {
 
 // lower has tasks give up as much as is wanted by those before them, from the
 // one that runs last on. The next one is told when what the last one was told
-// is nearly out. It says whether anything is on its way that can be counted on.
+// is nearly out. It says whether anything is on its way that can be counted on, or will
+// be as soon as what comes in has use for it.
 func (p *Planner) lower(now time.Duration) (out bool) {
-	need := p.need()
+	need, all := p.need(now)
+	if need <= 0 {
+		return all > 0
+	}
 	p.rankGoers()
 	for _, s := range p.goers {
 		surplus := s.Resident - s.desired
@@ -163,27 +167,39 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 }
 
 // need is by how much what is there exceeds what leaves the room that is wanted now: all
-// that others wait for, and of what comes in batch by batch the next ones.
-func (p *Planner) need() Bytes {
-	need, comes := -p.config.Budget, Bytes(0)
+// that others wait for, and of what comes in batch by batch the next ones. Of a task
+// that is stuck nothing comes, and all that it may have is lost to those behind it. All
+// is what it will come to.
+func (p *Planner) need(now time.Duration) (need, all Bytes) {
+	need = -p.config.Budget
+	comes := Bytes(0)
 	for _, s := range p.order {
-		need += s.Resident
 		more := max(0, s.desired-s.Resident)
-		if s.Stopped && s.Asked == 0 {
-			comes += more
-		} else {
-			need += more
+		switch {
+		case s.stuck(now):
+			need += max(s.bound, s.desired)
+		case s.Stopped && s.Asked == 0:
+			need, comes = need+s.Resident, comes+more
+		default:
+			need += s.Resident + more
 		}
 	}
+	all = need + comes
 	if !p.hasty && !p.whole() {
 		comes = min(comes, spare)
 	}
-	return need + comes
+	return need + comes, all
 }
 
 // leaving says whether what the task is told to give up can be counted on.
 func (s *seat) leaving(now time.Duration) bool {
 	return s.target >= s.Resident || s.progresses(now)
+}
+
+// stuck says whether the task does not take what it may have, and what it may have
+// stays as it is.
+func (s *seat) stuck(now time.Duration) bool {
+	return s.bound > s.Resident && s.target == s.plan && !s.progresses(now)
 }
 
 // arriving says whether what it may bring in can be counted on.

@@ -283,6 +283,84 @@ func TestTheWayInIsTheFirstOnes(t *testing.T) {
 	}
 }
 
+// TestWhoIsStuckKeepsNobodyOut has four tasks take turns, of whom the second brings
+// nothing in that it may have, or freed its memory and takes no note of the target that
+// was lowered since: the third gets its room before its turn all the same.
+func TestWhoIsStuckKeepsNobodyOut(t *testing.T) {
+	for _, freed := range []bool{false, true} {
+		p, err := NewPlanner(Config{Budget: 16 * GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := []Claim{
+			{Task: 1, Footprint: GiB, Resident: GiB, Ready: true, Open: true},
+			{Task: 2, Footprint: 4 * GiB, Ready: true, Stopped: true},
+			{Task: 3, Footprint: 4 * GiB, Ready: true, Stopped: true},
+			{Task: 4, Footprint: 15 * GiB, Resident: 15 * GiB, Ready: true, Stopped: true},
+		}
+		want := 4 * GiB
+		if freed {
+			claims[1].Footprint, claims[1].Resident, claims[3].Resident = 6*GiB, 6*GiB, 9*GiB
+			claims[2].Footprint, want = 8*GiB, 3*GiB
+		}
+		for now := time.Second; now < 4*time.Second; now += time.Millisecond {
+			var slots []compute.Slot
+			for i, c := range claims {
+				slots = append(slots, compute.Slot{Task: c.Task, Start: now + time.Duration(i)*time.Second, Length: time.Second})
+			}
+			out := p.Decide(now, slices.Values(slots), nil, claims)
+			if claims[0].Seen = out.Targets[0].Want; !freed {
+				claims[1].Seen = out.Targets[1].Want
+			} else if now == time.Second {
+				claims[1].Footprint, claims[1].Resident = GiB, GiB
+			}
+			for i := range claims[2:] {
+				c := client{claim: claims[2+i]}
+				c.obey(out.Targets[2+i])
+				claims[2+i] = c.claim
+			}
+		}
+		if have := claims[2].Resident; have < want {
+			t.Errorf("the second has freed its memory: %t; the third has %s of %s", freed, have, want)
+		}
+	}
+}
+
+// TestWhoWaitsForTheWayIsHeldOn has two tasks of the same rank run, for whom a third makes
+// room as it is used: the second is held on while the first one's memory comes in, and not
+// let go whenever there is room for the next batches.
+func TestWhoWaitsForTheWayIsHeldOn(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []*client{
+		{claim: Claim{Task: 1, Footprint: 6 * GiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 2, Footprint: 6 * GiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 3, Footprint: 14 * GiB, Resident: 14 * GiB, Ready: true, Stopped: true}},
+	}
+	second := &clients[1].claim
+	for now := time.Second; second.Resident < second.Footprint; now += time.Millisecond {
+		if now > 2*time.Second {
+			t.Fatalf("the second has %s of %s", second.Resident, second.Footprint)
+		}
+		slots := []compute.Slot{{Task: 1, Start: now}, {Task: 2, Start: now}}
+		out := p.Decide(now, slices.Values(slots), []compute.Expectation{{Task: 3}}, claimsOf(clients))
+		if !out.Targets[1].Hold {
+			t.Fatalf("at %v the second is let go with %s, the first with %s", now, second.Resident, clients[0].claim.Resident)
+		}
+		for i, c := range clients {
+			to, have := out.Targets[i].Bytes, c.claim.Resident
+			switch c.claim.Seen = out.Targets[i].Want; {
+			case to < have && now%(3*time.Millisecond) == 0:
+				c.claim.Resident = max(to, have-BatchBytes)
+			case to > have && now%(3*time.Millisecond) == time.Millisecond:
+				c.claim.Resident = min(to, have+BatchBytes, c.claim.Footprint)
+			}
+		}
+	}
+}
+
 // TestLittleMemoryIsWaitedFor has a task of 8 MiB run for whom another has to make room,
 // sooner or later: it is held back for that while it can be counted on, and stopped again
 // for a moment once there is room. To run from the host would take longer, and the way.

@@ -40,8 +40,7 @@ const (
 // comparison tells how fast a foreground launches with a background and without.
 type comparison struct {
 	stage  stage
-	since  time.Duration // of the stage
-	out    time.Duration // that the background was kept out for it
+	out    time.Duration // that the background was kept out for it: the foreground had work
 	blamed float64       // commands a second beside the background
 	next   time.Duration // none before
 }
@@ -69,12 +68,12 @@ func (b *bound) compare(now time.Duration) {
 	case c.stage == untried:
 		b.suspect(now, rate)
 	case c.keepsOut():
-		b.sawAlone(now, rate)
+		b.sawAlone(now, rate, over)
 	case rate*aloneBetter > b.base:
 		b.acquit(now)
 	default:
 		c.blamed = rate
-		b.enter(aloneAgain, now)
+		b.enter(aloneAgain)
 	}
 }
 
@@ -85,33 +84,33 @@ func (b *bound) suspect(now time.Duration, rate float64) {
 	b.base = max(b.base, rate) // alone it is no slower
 	if c := &b.comparison; now >= c.next && (unknown || rate*besideSlower < b.base) {
 		c.out, c.blamed = 0, rate
-		b.enter(alone, now)
+		b.enter(alone)
 	}
 }
 
 // sawAlone takes in how fast the foreground is without the background.
-func (b *bound) sawAlone(now time.Duration, rate float64) {
+func (b *bound) sawAlone(now time.Duration, rate float64, over time.Duration) {
 	c := &b.comparison
 	b.base = rate
-	c.out += now - c.since
+	c.out += over
 	switch {
 	case rate < c.blamed*aloneBetter:
 		b.acquit(now)
 	case c.stage == aloneAgain:
 		b.mistaken(now)
 	default:
-		b.enter(again, now)
+		b.enter(again)
 	}
 }
 
 // enter begins a stage. What was seen before is no measure.
-func (b *bound) enter(s stage, now time.Duration) {
-	b.comparison.stage, b.comparison.since = s, now
+func (b *bound) enter(s stage) {
+	b.comparison.stage = s
 	b.pace.restart()
 }
 
 // acquit ends a comparison that found the background not to blame.
 func (b *bound) acquit(now time.Duration) {
-	b.enter(untried, now)
+	b.enter(untried)
 	b.comparison.next = now + comparedShare*b.comparison.out
 }

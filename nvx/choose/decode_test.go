@@ -184,3 +184,31 @@ func TestComparisonFindsOutWhatWasNotKnown(t *testing.T) {
 		}
 	}
 }
+
+// TestPauseIsNoComparison has the foreground pause for a minute in the middle of a
+// comparison, while the background runs: that counts for nothing, and a background that
+// becomes heavy later is taken away as soon as ever.
+func TestPauseIsNoComparison(t *testing.T) {
+	d := newDecode(1, 35*time.Millisecond)
+	d.play(3 * time.Second)
+	d.speed = func(time.Duration) float64 { return 2 }
+	for limit := d.now + 5*time.Second; !d.fore.bound.comparison.keepsOut(); {
+		if d.play(time.Millisecond); d.now > limit {
+			t.Fatal("there was no comparison")
+		}
+	}
+	d.chooser.Idle(d.fore, d.now)
+	d.chooser.Verdict(d.back, true, compute.Bounded)
+	d.until(d.now + time.Minute)
+	d.chooser.Verdict(d.back, false, compute.Bounded)
+	d.speed = steady
+	d.play(30 * time.Second)
+	if len(d.left) > 0 {
+		t.Fatalf("left %v for a slow processor", d.left)
+	}
+	before := d.beside
+	d.slower = 3
+	if d.play(20 * time.Second); len(d.left) == 0 {
+		t.Errorf("%v beside a heavy background after the pause, no comparison before %v of %v", d.beside-before, d.fore.bound.comparison.next, d.now)
+	}
+}

@@ -59,9 +59,10 @@ func (m *model) write(t *truth, value int) {
 }
 
 // TestPropertyWhatChangedIsCopied has a program write to its segments, some of them back
-// to what they were, while they go and come by random plans, calls and digests fail,
-// clean copies are given up and hints are lies: whenever a segment has left the device its
-// slot has its bytes (see model.do), and what has not changed is left uncopied at last.
+// to what they were, while they go and come by random plans, calls and digests fail, clean
+// copies are given up, hints are lies and the target changes: whenever a segment has left
+// the device its slot has its bytes (see model.do), and what has not changed is left
+// uncopied at last.
 func TestPropertyWhatChangedIsCopied(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		sizes := rapid.SliceOfN(rapid.SampledFrom([]int{2, 32, 32, 32}), 1, 24).Draw(t, "sizes")
@@ -75,6 +76,12 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 		}
 		impatient := rapid.SampledFrom([]int{0, 2, 10}).Draw(t, "wanted in a hundred")
 		m.wants = func() bool { return rapid.IntRange(0, 99).Draw(t, "wanted") < impatient }
+		restless := rapid.SampledFrom([]int{0, 5, 30}).Draw(t, "target changes in a hundred")
+		m.retarget = func(m *model) {
+			if rapid.IntRange(0, 99).Draw(t, "retarget") < restless {
+				m.bound = memory.Bytes(rapid.IntRange(0, 800).Draw(t, "new target")) * memory.MiB
+			}
+		}
 		s := &section{memory: lists{model: m}, planner: newPlanner(), clean: newCleanBooks(), summer: m, ctx: t.Context(), now: monotonic, leastLook: time.Hour}
 		s.carrier.world = m
 		s.board = idlePage{m}
@@ -110,7 +117,7 @@ func TestPropertyWhatChangedIsCopied(t *testing.T) {
 				}
 			}
 		}
-		m.fail, m.wants = func(string) error { return nil }, func() bool { return false }
+		m.fail, m.wants, m.retarget = func(string) error { return nil }, func() bool { return false }, func(*model) {}
 		s.uses, s.summer, s.haste = nil, m, haste{}
 		for range 2*maxPause + 4 { // it only reads from here on
 			turn(0)

@@ -100,15 +100,18 @@ func (l *Loop) calm(a *attached) {
 	if a.process.calms && l.lull.regime == l.plane.regime && a.process.briskUntil <= l.plane.now {
 		return
 	}
-	calm := l.plane.calm(a.process)
-	if calm == a.process.calms || calm && !l.lull.many || l.plane.cfg.Spin > 0 || a.process.flood.throttled {
+	calm, muted := l.plane.calm(a.process), a.process.flood.throttled
+	if calm == a.process.calms || calm && (!l.lull.many || muted) || l.plane.cfg.Spin > 0 {
 		return
 	}
 	from, to := l.ears(a), l.lull.epoll
 	if !calm {
 		to = l.epoll
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: onBell, Pad: a.index}
+	ev := unix.EpollEvent{Fd: onBell, Pad: a.index}
+	if !muted {
+		ev.Events = unix.EPOLLIN | unix.EPOLLET
+	}
 	if unix.EpollCtl(to, unix.EPOLL_CTL_ADD, a.Bell, &ev) != nil {
 		return // it is heard where it was
 	}

@@ -221,3 +221,60 @@ func TestLoopLull(t *testing.T) {
 	edge(t, all[low-1], ready[low-1])
 	within(t, l, "those who stay are heard", agrees)
 }
+
+// calmed is a loop under CHPF that hears the first of two clients, the lower, with the calm.
+func calmed(t *testing.T) (l *Loop, low, high Attachment) {
+	t.Helper()
+	l, all := crowd(t, 1)
+	if err := l.SetPolicy(compute.CHPF()); err != nil {
+		t.Fatal(err)
+	}
+	low, high = all[0], all[1]
+	if err := l.SetCPUPriorities(map[compute.TaskID]int{low.Task: -1}); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.call(func() { l.lull.many, l.lull.windowEnd = true, l.plane.now+time.Hour }); err != nil {
+		t.Fatal(err)
+	}
+	edge(t, low, true)
+	within(t, l, "the lower is calm", func() bool { return l.attached[low.ID].process.calms })
+	return l, low, high
+}
+
+// TestCalmNoMore: who is calm no more is heard by itself at once, whatever made him so,
+// and though his rings are not listened to at the moment.
+func TestCalmNoMore(t *testing.T) {
+	t.Run("priority at the processor", func(t *testing.T) {
+		l, low, _ := calmed(t)
+		if err := l.SetCPUPriorities(map[compute.TaskID]int{low.Task: 1}); err != nil {
+			t.Fatal(err)
+		}
+		within(t, l, "he stops the other", func() bool { return !l.attached[low.ID].process.calms })
+	})
+	t.Run("throttled", func(t *testing.T) {
+		l, low, high := calmed(t)
+		a := l.attached[low.ID]
+		if err := l.call(func() {
+			for !a.process.flood.throttled {
+				l.plane.heard(a.process)
+			}
+			l.ring(a.index)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Remove(high.ID); err != nil {
+			t.Fatal(err)
+		}
+		third := benchAttachment(t, 2)
+		if err := l.Add(third); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.SetCPUPriorities(map[compute.TaskID]int{third.Task: -2}); err != nil {
+			t.Fatal(err)
+		}
+		within(t, l, "he stops the third", func() bool { return !a.process.calms })
+		within(t, l, "he is listened to again", func() bool { return !a.process.flood.throttled && len(l.muted) == 0 })
+		edge(t, low, false)
+		within(t, l, "he is heard", func() bool { return !a.process.sections[0].counted })
+	})
+}

@@ -7,6 +7,7 @@ import "xmsched/compute"
 func (p *Plane) SetCPUPriority(id compute.TaskID, priority int) {
 	if t, ok := p.tasks[id]; ok && t.cpu != priority {
 		t.cpu = priority
+		p.regime++
 		p.events = append(p.events, compute.CPUPriorityChanged{Task: id, Priority: priority})
 	}
 }
