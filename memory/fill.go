@@ -14,10 +14,11 @@ const (
 	// last is how much of one task's memory may still have to come in when the next one's
 	// begins to: less would leave the way idle in between.
 	last = 4 * lead
-	// spare is how much room is made for what comes in before that can use it: it covers
-	// the time to stop the next one that is to give up. What goes out without a copy takes
-	// no time, and more of it would have to come in again that could have stayed.
-	spare = 6 * BatchBytes
+	// spare is how much room is made for what comes in before that has its bytes: it covers
+	// the batches that are under way, and the time to stop the next one that is to give up.
+	// What goes out without a copy takes no time, and more of it would have to come in again
+	// that could have stayed.
+	spare = 5 * BatchBytes
 	// shareUnit keeps room to grow from changing with every allocation of others.
 	shareUnit = 64 * MiB
 )
@@ -172,8 +173,9 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 // is what it will come to.
 func (p *Planner) need(now time.Duration) (need, all Bytes) {
 	need = -p.config.Budget
-	comes := Bytes(0)
+	comes, loading := Bytes(0), Bytes(0)
 	for _, s := range p.order {
+		loading += s.Loading
 		more := max(0, s.desired-s.Resident)
 		switch {
 		case s.stuck(now):
@@ -186,7 +188,7 @@ func (p *Planner) need(now time.Duration) (need, all Bytes) {
 	}
 	all = need + comes
 	if !p.hasty && !p.whole() {
-		comes = min(comes, spare)
+		comes = min(comes, max(spare-loading, BatchBytes))
 	}
 	return need + comes, all
 }
