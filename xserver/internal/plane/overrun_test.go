@@ -15,6 +15,7 @@ import (
 type kernels struct {
 	*guest
 	length time.Duration
+	most   uint64        // that it keeps queued
 	left   time.Duration // of the command in progress; 0: none
 	took   time.Duration // of the device
 
@@ -23,7 +24,7 @@ type kernels struct {
 }
 
 func (r *rig) kernels(task compute.TaskID, share int, length time.Duration) *kernels {
-	k := &kernels{guest: r.guest(task, 0), length: length, marks: map[uint64]bool{}}
+	k := &kernels{guest: r.guest(task, 0), length: length, most: math.MaxUint64, marks: map[uint64]bool{}}
 	k.device.SetLevelMax(2, board.NothingInTheWay)
 	k.board.Slot(1).Take(1, 0, 0)
 	r.turn(func(p *Plane) {
@@ -36,7 +37,7 @@ func (r *rig) kernels(task compute.TaskID, share int, length time.Duration) *ker
 // launch keeps the queue as full as the bounds allow.
 func (k *kernels) launch() {
 	_, grant := k.device.Grant()
-	for s := k.board.Slot(1); k.submitted-k.finished < uint64(grant.Threshold); {
+	for s := k.board.Slot(1); k.submitted-k.finished < min(uint64(grant.Threshold), k.most); {
 		k.submitted++
 		s.Submit(1)
 		if k.submitted-k.mark >= uint64(grant.Batch) {

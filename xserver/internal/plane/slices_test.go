@@ -56,7 +56,7 @@ func (s *sliced) work(d time.Duration) {
 // for the switch between them, though the sheet says something else of it: it is of
 // one in mid-kernel. Whole rounds are counted.
 func TestSharesOnTimeSlices(t *testing.T) {
-	const total, step, slice, cost = 12 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond, 160 * time.Microsecond
+	const total, step, slice, cost = 6 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond, 160 * time.Microsecond
 	short, long := 60*time.Microsecond, 5020*time.Microsecond
 	for _, c := range []struct {
 		shares  []int
@@ -64,7 +64,7 @@ func TestSharesOnTimeSlices(t *testing.T) {
 	}{
 		{[]int{75, 25}, []time.Duration{short}},
 		{[]int{75, 25}, []time.Duration{short, long}},
-		{[]int{90, 10}, []time.Duration{long}},
+		{[]int{90, 10}, []time.Duration{long}}, {[]int{75, 25}, []time.Duration{long}}, {[]int{50, 30, 20}, []time.Duration{long}},
 		{[]int{50, 30, 20}, []time.Duration{short, long}},
 	} {
 		shares, lengths := c.shares, c.lengths
@@ -75,6 +75,8 @@ func TestSharesOnTimeSlices(t *testing.T) {
 			d := &sliced{slice: slice, cost: cost}
 			for i, share := range shares {
 				k := r.kernels(compute.TaskID(i+1), share, lengths[i%len(lengths)])
+				k.most = max(4, uint64(100*time.Millisecond/k.length))
+				r.turn(func(p *Plane) { p.Configure(k.id, Settings{Level: 2, Threshold: 256, Batch: 64}) })
 				d.contexts = append(d.contexts, k)
 				k.launch()
 				k.ready(true)
@@ -86,8 +88,13 @@ func TestSharesOnTimeSlices(t *testing.T) {
 				if begins && r.now >= total {
 					break
 				}
-				if begins && from == 0 && r.now >= total/8 { // until then it learns how long they are
+				if begins && from == 0 && r.now >= 1500*time.Millisecond { // until then it learns how long they are
 					from = r.now
+					for i, st := range r.plane.list[0].seats {
+						if got, want := st.overrun.length, d.contexts[i].length; want == long && (got < want/2 || got > want*3/2) {
+							t.Errorf("after %v commands of task %d are taken for %v long, and are %v", r.now, i+1, got, want)
+						}
+					}
 					for _, k := range d.contexts {
 						k.took = 0
 					}
