@@ -114,7 +114,7 @@ func (s *section) digest(moved memory.Bytes) {
 // the move is under way, and it is still ours.
 func (s *section) learn(o outcome) error {
 	b, p := &s.clean, s.planner
-	if s.summer == nil || o.In == 0 && len(b.outs) == 0 {
+	if s.summer == nil || o.In+o.Out == 0 && len(b.outs) == 0 {
 		return nil
 	}
 	var err error

@@ -21,9 +21,12 @@ type Offer struct {
 // 0.224.
 const betweenCommands = 0.7
 
+// mostSwitch is the most that is believed of a sheet: turns are longer by that.
+const mostSwitch = 2 * time.Millisecond
+
 // tellSwitch has the policies know what a turn costs on a device.
 func (p *Plane) tellSwitch(d *device) {
-	cost := time.Duration(betweenCommands * float64(d.costs().Switch))
+	cost := min(time.Duration(betweenCommands*float64(d.costs().Switch)), mostSwitch)
 	p.events = append(p.events, compute.SwitchCost{Device: d.id, Cost: cost})
 }
 
