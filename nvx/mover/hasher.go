@@ -90,12 +90,14 @@ func (h *hasher) open(key []byte) (err error) {
 
 // upload has bytes be on the device for what the stream is given next. A copy without a
 // stream returns when the driver has the bytes, which it may bring to the device while
-// kernels of this stream run already: it does not wait for others (H200).
+// kernels of this stream run already: these do not wait for it (H200). What is read back
+// has arrived.
 func (h *hasher) upload(to abi.DevicePtr, b []byte) error {
-	if err := h.driver.MemcpyHtoDAsync(to, b, h.stream); err != nil {
+	if err := h.driver.MemcpyHtoD(to, b); err != nil {
 		return err
 	}
-	return h.stream.Synchronize()
+	last := make([]byte, 1)
+	return h.driver.MemcpyDtoH(last, to+abi.DevicePtr(len(b)-1))
 }
 
 // release gives back what open made, as far as it came.
