@@ -234,17 +234,20 @@ func (l *lane) step(m *Move) (Step, bool) {
 	}
 	batch := &l.batches[l.next]
 	act := Reserve
-	switch {
-	case l == &m.in && !m.fits(), l == &m.out && !m.leaves():
-		return Step{}, false
-	case l == &m.in:
+	if l == &m.in {
+		if !m.fits() {
+			return Step{}, false
+		}
 		act = Map
 		m.making += batch.Bytes
 		m.coming -= batch.Bytes
-	case batch.Clean:
-		act = Drop
-		fallthrough
-	default:
+	} else {
+		if !m.leaves() {
+			return Step{}, false
+		}
+		if batch.Clean {
+			act = Drop
+		}
 		m.going += batch.Bytes
 	}
 	*l.at(l.next) = progress{act: act, busy: true}

@@ -64,8 +64,9 @@ type Goal struct {
 // plan is built again rather than made anew, so that it allocates nothing once it
 // has grown, and not copied.
 type Plan struct {
-	Out []Batch // what is needed last goes first
-	In  []Batch // what is needed first comes first
+	Out  []Batch // what is needed last goes first
+	In   []Batch // what is needed first comes first
+	Must int     // of Out, the first ones: the others are Goal.Further
 
 	marks []mark // by the segments' places in the table
 	ids   []ID   // all batches' segments
@@ -116,6 +117,7 @@ func (p *Plan) batch(t *Table) {
 	p.In = p.cut(t, p.In[:0], p.come)
 	p.Out = p.Out[:0]
 	p.cutOut(t, p.leave[:p.must])
+	p.Must = len(p.Out)
 	p.cutOut(t, p.leave[p.must:])
 }
 

@@ -380,10 +380,7 @@ func TestPropertyTargetIsReached(t *testing.T) {
 // what came in follows without a plan of its own for each batch.
 func TestCreditsPassWhileItLoads(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sizes := make([]int, 64)
-		for i := range sizes {
-			sizes[i] = 32
-		}
+		sizes := slices.Repeat([]int{32}, 64)
 		m := newModel(t, sizes, func(int) bool { return false })
 		m.each, m.latency = 300*time.Microsecond, 3*time.Millisecond
 		m.bound = 256 * memory.MiB
@@ -409,10 +406,7 @@ func TestCreditsPassWhileItLoads(t *testing.T) {
 // no more goes than has to.
 func TestTheRestFollowsAFallingTarget(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		sizes := make([]int, 256)
-		for i := range sizes {
-			sizes[i] = 32
-		}
+		sizes := slices.Repeat([]int{32}, 256)
 		m := newModel(t, sizes, func(int) bool { return true })
 		m.each, m.latency = 300*time.Microsecond, 3*time.Millisecond
 		m.rate *= memory.Rate(rapid.SampledFrom([]int{1, 20}).Draw(t, "times as fast")) // as what is clean
@@ -445,10 +439,7 @@ func TestCallsHideBehindCopies(t *testing.T) {
 	for _, there := range []bool{true, false} {
 		t.Run(fmt.Sprintf("on the device %t", there), func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
-				sizes := make([]int, 256)
-				for i := range sizes {
-					sizes[i] = 32
-				}
+				sizes := slices.Repeat([]int{32}, 256)
 				m := newModel(t, sizes, func(int) bool { return there })
 				m.each, m.latency = 260*time.Microsecond, 4*time.Millisecond
 				if !there {

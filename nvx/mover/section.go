@@ -277,7 +277,7 @@ func (s *section) carry() (o outcome, err error) {
 		sound = true
 		return o, fmt.Errorf("plan: %w", err)
 	}
-	s.compare(orders.Target)
+	s.compare()
 	s.gives = len(s.planner.plan.In) == 0
 	defer func() { s.gives = false }()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)

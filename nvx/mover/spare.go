@@ -21,25 +21,23 @@ const (
 // compare finds out which of those that are to go out, or may be before long, have not
 // changed since they came in, and has the plan spare them. Precondition: the plan is made,
 // and nothing of it under way.
-func (s *section) compare(target memory.Bytes) {
+func (s *section) compare() {
 	b, p := &s.clean, s.planner
 	b.begin()
 	if s.looked = s.summer != nil && s.haste.look(); !s.looked {
 		return
 	}
-	must := p.table.Figures().Resident - target
-	for _, batch := range p.plan.Out {
+	for i, batch := range p.plan.Out {
 		for _, id := range batch.IDs {
 			seg, ok := p.table.Get(id)
 			switch {
 			case !ok:
-			case must > 0 || len(p.plan.In) > 0:
+			case i < p.plan.Must:
 				b.going(seg, s.written(seg))
 			default:
 				b.mayGo(seg, s.written(seg))
 			}
 		}
-		must -= batch.Bytes
 	}
 	b.rank()
 	out, _ := p.plan.Bytes()

@@ -235,22 +235,22 @@ void xm_pools_stream_gone(CUstream stream)
     xm_leave(me);
 }
 
-void xm_pools_context_goes(CUcontext context)
+static void tell_of_context(CUcontext context, void (*tell)(CUcontext))
 {
     struct xm_thread *me;
 
     if (!context || !atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
         return;
-    xm_orders_context_goes(context);
+    tell(context);
     xm_leave(me);
+}
+
+void xm_pools_context_goes(CUcontext context)
+{
+    tell_of_context(context, xm_orders_context_goes);
 }
 
 void xm_pools_context_answered(CUcontext context)
 {
-    struct xm_thread *me;
-
-    if (!context || !atomic_load_explicit(&xm_mem_any, memory_order_relaxed) || !(me = xm_enter()))
-        return;
-    xm_orders_context_answered(context);
-    xm_leave(me);
+    tell_of_context(context, xm_orders_context_answered);
 }
