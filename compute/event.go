@@ -81,6 +81,15 @@ type SwitchCost struct {
 	Cost   time.Duration
 }
 
+// Prolonged moves the end of a task's present turn on a device by so much, to earlier
+// where By is negative: nobody else could use the device by then. Time that it runs is
+// charged as always. Without a turn, or under a policy that has none, it does nothing.
+type Prolonged struct {
+	Task   TaskID
+	Device Device
+	By     time.Duration
+}
+
 // PolicyChanged replaces the policy of all devices. It takes effect in the
 // same Apply; tasks, readiness and hints stay as they are.
 type PolicyChanged struct{ Policy Policy }
@@ -97,6 +106,7 @@ func (HintsChanged) event()       {}
 func (CPUPriorityChanged) event() {}
 func (Overran) event()            {}
 func (SwitchCost) event()         {}
+func (Prolonged) event()          {}
 func (PolicyChanged) event()      {}
 func (Tick) event()               {}
 
@@ -167,7 +177,8 @@ type TaskState struct {
 	// RunTime is how long the task has been ready with an open gate, corrected by
 	// Overran. Tasks that run together are each charged the whole time.
 	RunTime time.Duration
-	// Late is by how much its turns began later than it was given them, in all.
+	// Late is by how much its turns began later than it was given them, and were
+	// prolonged, in all.
 	Late time.Duration
 
 	// Seniority is set for a gang, and Summoned where it is let run on another

@@ -90,3 +90,14 @@ func (s *Scheduler) overran(e Overran) {
 		d.domain.change(p)
 	})
 }
+
+// prolonged has a party's turn end later, or earlier.
+func (s *Scheduler) prolonged(e Prolonged) {
+	d := s.device(e.Device)
+	if d == nil || d.seats[e.Task] == nil || d.seats[e.Task].party == nil {
+		return
+	}
+	p := d.seats[e.Task].party
+	p.late += e.By
+	d.domain.change(p)
+}

@@ -51,7 +51,7 @@ type party struct {
 	opened  time.Duration // when it opened last
 	told    time.Duration // until then overruns have been told
 	ran     time.Duration // until since, of all members together
-	late    time.Duration // what its turns began too late
+	late    time.Duration // what its turns began too late, and were prolonged by
 	since   time.Duration
 
 	floor floorState

@@ -92,6 +92,8 @@ func (s *Scheduler) take(e Event) {
 		}
 	case CPUPriorityChanged:
 		s.setCPU(e)
+	case Prolonged:
+		s.prolonged(e)
 	case Overran:
 		s.overran(e)
 	case SwitchCost:

@@ -334,3 +334,47 @@ func TestOverranWhileTheOthersWait(t *testing.T) {
 		t.Errorf("with nobody waiting the turn ends at %v, want %v", out.Next, want)
 	}
 }
+
+// TestProlongedTurns: the present turn ends later, or earlier, by what is told of its
+// task, and the next one of that task is as long as ever; what is told of others, of who
+// is not there, or under a policy without turns, does nothing.
+func TestProlongedTurns(t *testing.T) {
+	const ms = time.Millisecond
+	for _, policy := range named("RR", "WRR", "UP", "CFS") {
+		s := NewScheduler(policy)
+		crowd(s, 2, func(TaskID) Hints { return Hints{Quantum: 5 * ms, Weight: 2} })
+		out := s.Apply(0)
+		end := out.Next
+		at := func(now time.Duration, want time.Duration, by ...Event) {
+			t.Helper()
+			if out = s.Apply(now, by...); out.Next != want {
+				t.Errorf("%s: the turn ends at %v, want %v", policy.Name(), out.Next, want)
+			}
+		}
+		at(ms, end+70*ms, Prolonged{1, "gpu0", 70 * ms})
+		at(2*ms, end+30*ms, Prolonged{1, "gpu0", -40 * ms})
+		at(2*ms, end+30*ms, Prolonged{2, "gpu0", 9 * ms}, Prolonged{3, "gpu0", 9 * ms}, Prolonged{1, "gpu9", 9 * ms})
+		for _, slot := range slices.Collect(s.Timeline("gpu0"))[1:] {
+			if slot.Start != end+30*ms {
+				t.Errorf("%s: planned are %+v", policy.Name(), slot)
+			}
+		}
+		now := out.Next
+		out = s.Apply(now)
+		if len(out.Grants) != 2 || out.Grants[0] != (Grant{1, "gpu0", false, Bounded}) || out.Grants[1] != (Grant{2, "gpu0", true, Bounded}) {
+			t.Errorf("%s: at its end: %+v", policy.Name(), out.Grants)
+		}
+		if have := out.Next - now; policy.Name() != "CFS" && have != end {
+			t.Errorf("%s: the next turn lasts %v, want %v", policy.Name(), have, end)
+		}
+		inTurn := policy.Name() == "RR" || policy.Name() == "WRR" // by the others' rules it is owed more
+		if out = s.Apply(now+ms, Prolonged{2, "gpu0", -time.Second}); inTurn && (len(out.Grants) != 2 || out.Grants[1].Task != 1) {
+			t.Errorf("%s: cut short: %+v", policy.Name(), out.Grants)
+		}
+	}
+	s := NewScheduler(HPF())
+	crowd(s, 2, func(id TaskID) Hints { return Hints{Priority: int(id)} })
+	if out := s.Apply(ms, Prolonged{2, "gpu0", time.Second}); len(out.Grants) != 0 || out.Next != 0 {
+		t.Errorf("HPF: %+v", out)
+	}
+}

@@ -32,7 +32,7 @@ func (p *Planner) desire() (short bool) {
 	left := p.config.Budget - p.pinned
 	for _, s := range p.order {
 		s.desired = s.Pinned
-		short = p.give(s, p.touches(s)+s.Asked, &left) || short
+		short = p.give(s, p.wants(s), &left) || short
 	}
 	for _, s := range p.order {
 		short = p.give(s, s.Resident, &left) || short
@@ -46,6 +46,16 @@ func (p *Planner) desire() (short bool) {
 		short = p.give(s, s.Footprint+s.Asked, &left) || short
 	}
 	return short
+}
+
+// wants is what a task uses in its turn, and what it waits for. Less than a batch is not
+// brought in as long as there is more on the host, so that it is a batch that it lacks.
+func (p *Planner) wants(s *seat) Bytes {
+	b := p.touches(s) + s.Asked
+	if b > s.Resident {
+		b = max(b, min(s.Resident+BatchBytes, s.Footprint+s.Asked))
+	}
+	return b
 }
 
 // give lets a task want up to b, as far as there is anything left, and says

@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"slices"
 	"time"
 
 	"xmsched/compute"
@@ -67,4 +68,24 @@ func (p *Planner) quantum(short bool) time.Duration {
 	q := longest + longest/4 + ahead
 	q = min(q, p.config.WaitCap/time.Duration(waiters), compute.MaxQuantum)
 	return max(q, compute.DefaultQuantum)
+}
+
+// overtime is by how much the turn of a task should end later than by the timeline, or
+// earlier: shortly before the memory of the one behind it is there, as far as that comes
+// in beside the one that runs, and in time for that one to be stopped and to make room
+// for the next. What does not come is waited for no longer than a load takes.
+func (p *Planner) overtime(s *seat, now time.Duration) time.Duration {
+	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming })
+	if i < 0 || s.class != due || !s.Open {
+		return 0
+	}
+	next, there := p.order[i], now
+	if missing := next.missing(); missing >= Granularity && (next.progresses(now) || p.flows) {
+		there = max(now, now+p.config.Link.Time(missing)-ahead)
+		if s.latest == 0 {
+			s.latest = max(now, next.use) + p.patience(missing)
+		}
+		there = min(there, s.latest)
+	}
+	return there - next.use
 }

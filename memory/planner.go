@@ -140,6 +140,10 @@ type Target struct {
 	Wait time.Duration
 	// Quantum is the length of its turns; 0 leaves it to the policy.
 	Quantum time.Duration
+	// Overtime is by how much the turn that it has should end later than by the timeline,
+	// or earlier: when the memory of the next one is there. Nobody else could use the
+	// device until then.
+	Overtime time.Duration
 	// Load is how long all that it wants takes to come in.
 	Load time.Duration
 }
@@ -284,7 +288,7 @@ func (p *Planner) wake(now, t time.Duration) {
 func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	t := Target{
 		Task: s.Task, Bytes: s.target, Want: s.want, Desired: s.desired,
-		Hold: s.held, Quantum: quantum, Load: p.load(s),
+		Hold: s.held, Quantum: quantum, Overtime: p.overtime(s, now), Load: p.load(s),
 	}
 	switch {
 	case s.target < s.Resident:

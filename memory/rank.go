@@ -157,7 +157,7 @@ const ahead = 5 * time.Millisecond
 // turn notes when a task's turn came, and until when it waits for its memory.
 func (p *Planner) turn(s *seat, now time.Duration) {
 	if s.class > due || s.class == kept {
-		s.due = false
+		s.due, s.latest = false, 0
 		return
 	}
 	s.since, s.returned, s.ran = 0, false, now

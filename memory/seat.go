@@ -30,6 +30,7 @@ type seat struct {
 	// long as that comes in until limit.
 	due             bool
 	patience, limit time.Duration
+	latest          time.Duration // that its turn ends because of the next one's memory; 0: not known
 
 	desired Bytes
 	plan    Bytes // the target that is being worked out

@@ -30,8 +30,9 @@ func (t turns) leastIn() float64 {
 }
 
 // ceiling is the part of what the programs make in memory that a link of so many
-// bytes a second lets them make, if whatever comes in does so while another runs, at
-// no cost: the longer of the two, turn and load, is the time of a turn.
+// bytes a second lets them make in turns that end on time, if whatever comes in does so
+// while another runs, at no cost: the longer of the two, turn and load, is the time of a
+// turn. Who goes on until the next one's memory is there makes more of it.
 func (t turns) ceiling(perS float64) float64 {
 	slice := t.slice.Seconds()
 	if slice <= 0 || perS <= 0 {

@@ -289,6 +289,9 @@ func (r *oversubscribed) row(g group, p cell, level int, all []course) rows.Row 
 	m["span_s"] = span.Seconds()
 	m["stall_pct"] = 100 * (p.after.stall - p.before.stall).Seconds() / span.Seconds()
 	m["switches_count"] = float64(p.after.taken - p.before.taken)
+	if n := m["switches_count"]; n > 0 {
+		m["turn_ms"] = 1000 * span.Seconds() / n
+	}
 	m["in_gb_per_s"], m["out_gb_per_s"] = in/span.Seconds()/1e9, out/span.Seconds()/1e9
 	touched := task
 	if !torchWorkload(g.workload) {
@@ -298,7 +301,7 @@ func (r *oversubscribed) row(g group, p cell, level int, all []course) rows.Row 
 	}
 	ideal := turns{tasks: g.tasks, footprint: task, touched: touched, budget: budget, slice: p.slice}
 	if c := 100 * ideal.ceiling(r.link.in); c > 0 {
-		m["ceiling_pct"], m["of_ceiling_pct"] = c, 100*m["of_in_memory_pct"]/c
+		m["ceiling_pct"] = c
 	}
 	m["link_in_gb_per_s"], m["link_out_gb_per_s"] = r.link.in/1e9, r.link.out/1e9
 	return r.lab.Row("oversub", rows.ModeXmsched, r.samples(all, p.from, p.to), params, m)

@@ -73,8 +73,10 @@ driver's own managed memory without us, on a card that is played to have no more
 the budget (mode native).
 
 of in memory  what the tasks make together, each as a part of what it makes alone
-ceiling       the most of that which the link allows, by the bytes that have to come in
-              at least (Belady) and the link as measured; of ceiling: the distance
+ceiling       the most of that which the link allows turns of --slice that end on time, by
+              the bytes that have to come in at least (Belady) and the link as measured; a
+              turn goes on until the next task's memory is there, and may come to more
+turn          how long a turn lasted, with the passing of it to the next
 stall         time that a task whose turn it was stood still for its memory
 least share   what the task made that got least, of an equal share
 
@@ -94,7 +96,7 @@ Exit code 1 when a word is wrong; the rows are kept.`,
 					return err
 				}
 				measured, err := measure(ctx, cmd, &c, e, lab.RunOversub, []string{"workload", "footprint_pct", "slice_ms", "policy"}, []string{
-					"of_in_memory_pct", "ceiling_pct", "of_ceiling_pct", "moved_gib", "out_of_in_pct", "stall_pct", "least_share_pct", "switches_count", "steps_per_s", "gb_per_s", "wrong_count",
+					"of_in_memory_pct", "ceiling_pct", "turn_ms", "moved_gib", "out_of_in_pct", "stall_pct", "least_share_pct", "switches_count", "steps_per_s", "gb_per_s", "wrong_count",
 				})
 				return errors.Join(err, plotOversub(lab, measured, plot), harm(measured))
 			})
@@ -154,7 +156,7 @@ func plotOversub(lab *experiment.Lab, measured []rows.Row, path string) error {
 		at := picture{workload, footprint}
 		add(at, policy, slice, y)
 		if c := r.Metrics["ceiling_pct"]; c > 0 && policy == "predict" {
-			add(at, "what the link allows", slice, c)
+			add(at, "turns that end on time, at best", slice, c)
 		}
 	}
 	for _, at := range order {

@@ -43,6 +43,7 @@ type hall struct {
 
 	turn, turns int
 	used        time.Duration
+	over        time.Duration // by which the turn is prolonged
 	runs        *rider
 	since       time.Duration // it runs, as far as it is accounted for
 	called      bool          // the daemon is to decide
@@ -257,7 +258,7 @@ func (h *hall) timeline() iter.Seq[compute.Slot] {
 		for i := range h.riders {
 			length := h.slice
 			if i == 0 {
-				length -= h.used
+				length += h.over - h.used
 			}
 			if !yield(compute.Slot{Task: h.riders[(h.turn+i)%len(h.riders)].id, Start: at, Length: length}) {
 				return
@@ -276,8 +277,8 @@ func (h *hall) account() {
 		h.used += h.now - h.since
 	}
 	h.since = h.now
-	if h.used >= h.slice {
-		h.used, h.turn, h.called = 0, (h.turn+1)%len(h.riders), true
+	if h.used >= h.slice+h.over {
+		h.used, h.over, h.turn, h.called = 0, 0, (h.turn+1)%len(h.riders), true
 		h.turns++
 	}
 }
@@ -299,6 +300,9 @@ func (h *hall) decide() {
 		if r.hold = t.Hold; t.Want != r.want {
 			r.most, r.want = t.Bytes, t.Want
 			r.ring()
+		}
+		if i == h.turn {
+			h.over += max(t.Overtime, -h.over)
 		}
 		h.steer(r, i == h.turn && !r.hold)
 	}
@@ -367,7 +371,7 @@ func (h *hall) forward() {
 		to = h.now
 	}
 	if h.runs != nil {
-		to = min(to, h.now+h.slice-h.used)
+		to = min(to, h.now+h.slice+h.over-h.used)
 	}
 	if h.next > h.now {
 		to = min(to, h.next)
@@ -441,10 +445,10 @@ func TestRhythm(t *testing.T) {
 		written bool
 		least   float64 // of the work that they do in memory, in percent
 	}{
-		{3, 50 * time.Millisecond, false, 37}, {4, 50 * time.Millisecond, false, 31}, {6, 50 * time.Millisecond, false, 28},
-		{3, 100 * time.Millisecond, false, 61}, {4, 100 * time.Millisecond, false, 56}, {6, 100 * time.Millisecond, false, 53},
+		{3, 50 * time.Millisecond, false, 88}, {4, 50 * time.Millisecond, false, 88}, {6, 50 * time.Millisecond, false, 88},
+		{3, 100 * time.Millisecond, false, 88}, {4, 100 * time.Millisecond, false, 88}, {6, 100 * time.Millisecond, false, 88},
 		{3, 250 * time.Millisecond, false, 93}, {6, 250 * time.Millisecond, false, 93},
-		{3, 100 * time.Millisecond, true, 59}, {4, 100 * time.Millisecond, true, 54},
+		{3, 100 * time.Millisecond, true, 88}, {4, 100 * time.Millisecond, true, 88},
 	} {
 		h := newHall(t, c.n, c.slice)
 		h.written = c.written

@@ -105,6 +105,7 @@ type seatMemory struct {
 	quantum time.Duration // for its turns; 0: the policy's own
 	since   time.Duration // when it was held though the policy lets it run; 0: it is not
 	lost    time.Duration // of this turn, by that
+	over    time.Duration // by which this turn was prolonged for the next one's memory
 	shift   uint64        // number of its last shift
 }
 

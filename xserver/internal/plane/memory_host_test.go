@@ -88,7 +88,7 @@ func TestHostPartsStayWithinTheLimit(t *testing.T) {
 				t.Errorf("limit %v: on its turn for %v of 3 s, in %v, out %v", limit, c.onTurn, memory.Bytes(c.in), memory.Bytes(c.out))
 			}
 		}
-		r.live(3 * time.Second)
+		r.live(5 * time.Second) // by then they have found their parts
 		var made memory.Bytes
 		for _, c := range r.tenants {
 			made -= c.made

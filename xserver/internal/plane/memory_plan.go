@@ -3,6 +3,7 @@ package plane
 import (
 	"cmp"
 	"iter"
+	"math"
 	"slices"
 	"time"
 
@@ -321,13 +322,33 @@ func (st *seat) lostTurn(now time.Duration) time.Duration {
 	return (lost + now - st.mem.since + wait + quantumGrain - 1) / quantumGrain * quantumGrain
 }
 
+// prolong has a task's turn last until the memory of the next one is there.
+func (p *Plane) prolong(st *seat) {
+	m := &st.mem
+	if !st.open {
+		m.over = 0
+		return
+	}
+	more := time.Duration(math.MinInt64)
+	for _, s := range st.sections {
+		more = max(more, s.mem.target.Overtime)
+	}
+	more = max(more, -m.over).Truncate(quantumGrain)
+	if more != 0 {
+		m.over += more
+		p.events = append(p.events, compute.Prolonged{Task: st.id, Device: st.device.id, By: more})
+	}
+}
+
 // quantumGrain keeps the policy from hearing of every small change of a load time.
 const quantumGrain = time.Millisecond
 
 // lengthen tells the policy how long turns have to be so that they hide the moving of
-// memory, and gives back to a turn what it stood still for that.
+// memory, gives back to a turn what it stood still for that, and has it go on while
+// nobody else could.
 func (p *Plane) lengthen(d *device) {
 	for _, st := range d.seats {
+		p.prolong(st)
 		t := st.task
 		st.mem.quantum = 0
 		for _, s := range st.sections {
