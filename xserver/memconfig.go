@@ -49,11 +49,20 @@ type managed struct {
 	mu      sync.Mutex
 	now     ManagedMemory        // protected by mu
 	awaited map[journal.Key]bool // protected by mu: attached before the restart, and not back
+	sized   bool                 // protected by mu: some card is known
 	awaits  bool                 // the data plane was told to wait; the keeper's
 	cards   map[string]bool      // devices whose card is known; the keeper's
 	// What links carry, by their sheets and as the data plane knows it; the keeper's.
 	sheetLinks, links map[compute.Device]mem.Rate
 	host              hostFiles
+}
+
+// sizes says whether programs that start now have their memory managed: under an
+// automatic budget nobody has before a card was probed.
+func (m *managed) sizes() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.now.Budget > 0 || m.sized
 }
 
 // aliveKey says whether the process of a key lives.

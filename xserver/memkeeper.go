@@ -162,6 +162,9 @@ func (s *Server) tellCards(sheets []*sheet.Sheet) {
 	if s.managed.cards == nil {
 		s.managed.cards = map[string]bool{}
 	}
+	s.managed.mu.Lock()
+	s.managed.sized = true
+	s.managed.mu.Unlock()
 	for id, c := range cards {
 		s.managed.cards[string(id)] = true
 		s.log.Info("memory", "device", id, "card", c.Bytes, "budget", mem.DeviceBudget(c.Bytes, 0), "of it to each process", c.Own)

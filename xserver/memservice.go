@@ -20,8 +20,8 @@ import (
 	"xmsched/xserver/internal/plane"
 )
 
-// noBudget is why a daemon that was started without --hbm-budget manages no memory.
-const noBudget = "this daemon does not manage memory: start it with --hbm-budget SIZE or --hbm-budget auto"
+// noBudget is why a daemon manages no memory.
+const noBudget = "this daemon does not manage memory: start it without --hbm-budget none"
 
 // noCard is why a device's memory is not managed under an automatic budget.
 const noCard = "the card's size is not known yet, as the device was not probed; or give a size with --hbm-budget"

@@ -112,7 +112,7 @@ func (v *service) GetStatus(ctx context.Context, _ *xserverv1.GetStatusRequest) 
 		Tasks: uint32(len(seen)), Processes: uint32(len(state.Processes)), Devices: uint32(state.Devices),
 		Edges: state.Stats.Edges, Grants: state.Stats.Grants, Wishes: state.Stats.Wishes, Offers: s.offers.list(state),
 		DecisionP50Ns: uint64(turns.P50), DecisionP99Ns: uint64(turns.P99), DecisionMaxNs: uint64(turns.Max),
-		IdleAfterNs: uint64(s.cfg.IdleAfter), MemoryManaged: s.cfg.Memory != nil,
+		IdleAfterNs: uint64(s.cfg.IdleAfter), MemoryManaged: s.cfg.Memory != nil && s.managed.sizes(),
 	}, nil
 }
 

@@ -108,7 +108,7 @@ func (o *options) showMemory(ctx context.Context, conn *client.Client, w io.Writ
 		return cli.JSON(w, memoryJSON(stats))
 	}
 	if !stats.Managed {
-		_, err := fmt.Fprintln(w, "memory is not managed here; start the daemon with --hbm-budget SIZE")
+		_, err := fmt.Fprintln(w, "memory is not managed here; start the daemon without --hbm-budget none")
 		return err
 	}
 	fmt.Fprintf(w, "policy %s; host: %s\n", stats.Policy, hostText(stats.Host))

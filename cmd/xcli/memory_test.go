@@ -158,7 +158,7 @@ func TestMemorySet(t *testing.T) {
 
 func TestMemoryOfADaemonWithoutABudget(t *testing.T) {
 	dir := memoryDaemon(t, nil)
-	if text, code := xcli(dir, "memory", "stats"); code != 0 || !strings.Contains(text, "start the daemon with --hbm-budget SIZE") {
+	if text, code := xcli(dir, "memory", "stats"); code != 0 || !strings.Contains(text, "start the daemon without --hbm-budget none") {
 		t.Errorf("exit %d: %s", code, text)
 	}
 	if text, code := xcli(dir, "memory", "set", "--budget", "1GiB"); code != 1 || !strings.Contains(text, "does not manage memory") {

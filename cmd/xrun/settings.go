@@ -36,6 +36,7 @@ type settings struct {
 	requireDaemon bool
 	perProcess    bool     // each process is a task by itself
 	learn         bool     // its launches are learnt from
+	pinMemory     bool     // its memory is not to be moved
 	memoryLimit   uint64   // bytes that each process may allocate on a device; 0: no limit
 	warnings      []string // about the environment, a line each
 }
@@ -46,7 +47,7 @@ type flags struct {
 	name, level, threshold, batch string
 	hints                         []string // of compute.HintList
 	sim, requireDaemon            bool
-	perProcess, learn             bool
+	perProcess, learn, pinMemory  bool
 	memoryLimit, slice            string
 }
 
@@ -68,6 +69,7 @@ func (f *flags) register(c *cobra.Command) {
 	fs.StringVar(&f.threshold, "threshold", "", "let at most `N` commands wait in a queue while others compete; without it 256 at levels 2 and 3, and 16 at level 1 ($XMSCHED_THRESHOLD)")
 	fs.StringVar(&f.batch, "batch", "", "note completion every `N` commands, at most the threshold; without it 8, or 64 at levels 2 and 3 without --threshold ($XMSCHED_BATCH)")
 	fs.StringVar(&f.memoryLimit, "memory-limit", "", "each process may allocate at most `SIZE` on a device, such as 16GiB, and is told that the device has no more; where the daemon manages memory ($XMSCHED_MEMORY_LIMIT)")
+	fs.BoolVar(&f.pinMemory, "pin-memory", false, "the command's memory stays on the device and is counted there: for programs that share theirs with others by cuIpcGetMemHandle ($"+client.PinVariable+")")
 	fs.StringVar(&f.slice, "slice", "", "length `D` of a turn, also where turns would be made longer to hide the moving of memory; the same as --quantum")
 	fs.BoolVar(&f.sim, "sim", false, "use the simulated GPU, started if need be")
 	fs.BoolVar(&f.perProcess, "per-process", false, "each process that the command starts is a task by itself ($XMSCHED_PER_PROCESS)")
@@ -111,6 +113,10 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 		return s, err
 	}
 	s.learn = s.learn || f.learn
+	if s.pinMemory, err = yes(client.PinVariable, src.env); err != nil {
+		return s, err
+	}
+	s.pinMemory = s.pinMemory || f.pinMemory
 	for _, hint := range compute.HintList() {
 		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
 		if hint.Name == "quantum" && f.slice != "" {
@@ -273,7 +279,7 @@ var instead = map[string]string{
 
 // known are the variables of ours that somebody may want to set.
 var known = slices.Sorted(slices.Values(append([]string{
-	"XMSCHED_BATCH", "XMSCHED_DIR", client.LearnVariable, client.LearnLogVariable, "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, client.MemoryLogVariable, "XMSCHED_NAME", perProcess,
+	"XMSCHED_BATCH", "XMSCHED_DIR", client.LearnVariable, client.LearnLogVariable, "XMSCHED_LEVEL", "XMSCHED_LIB", client.MemoryLimitVariable, client.MemoryLogVariable, "XMSCHED_NAME", perProcess, client.PinVariable,
 	"XMSCHED_MEMORY_WAIT", "XMSCHED_REQUIRE_DAEMON", "XMSCHED_SIM_DEVICES", "XMSCHED_SIM_HBM", "XMSCHED_SIM_RM", "XMSCHED_SIM_SCALE",
 	"XMSCHED_STATE", "XMSCHED_TEMPLATES", "XMSCHED_THRESHOLD",
 }, hintNames(client.HintVariable)...)))

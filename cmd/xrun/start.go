@@ -72,7 +72,7 @@ func start(c *cobra.Command, s settings, args []string) error {
 		if managed, absent = askDaemon(c.Context(), dir); managed {
 			env = with(env, client.MemoryVariable, "1")
 		} else if absent == nil && s.memoryLimit > 0 {
-			warn(c, "a memory limit is without effect: the daemon does not manage memory (xserver --hbm-budget SIZE)")
+			warn(c, "a memory limit is without effect: the daemon does not manage memory; xcli memory stats says why")
 		}
 	}
 	if absent != nil {
@@ -138,13 +138,17 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		return nil, err
 	}
 	env = with(env, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
-	learn := ""
+	learn, pinned := "", ""
+	if s.pinMemory {
+		pinned = "1"
+	}
 	if s.learn {
 		learn = "1"
 	}
 	for _, v := range [][2]string{
 		{"XMSCHED_LIB", lib},
 		{client.LearnVariable, learn},
+		{client.PinVariable, pinned},
 		{"XMSCHED_NAME", s.name},
 		{"XMSCHED_LEVEL", s.level},
 		{"XMSCHED_THRESHOLD", count(s.threshold)},

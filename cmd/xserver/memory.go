@@ -16,20 +16,20 @@ type memoryFlags struct{ hbm, host, policy string }
 
 func (m *memoryFlags) register(c *cobra.Command) {
 	f := c.Flags()
-	f.StringVar(&m.hbm, "hbm-budget", "", "manage the memory of the devices: `SIZE` of each, such as 16GiB, is for all programs together, and what does not fit is moved to the host; auto is what the card has room for (default: memory is not managed)")
+	f.StringVar(&m.hbm, "hbm-budget", "auto", "manage the memory of the devices: `SIZE` of each, such as 16GiB, is for all programs together, and what does not fit is moved to the host; auto is what the card has room for, none leaves memory alone")
 	f.StringVar(&m.host, "host-budget", "", "moved memory takes at most `SIZE` of the host (default, and never more: half of what is available)")
 	f.StringVar(&m.policy, "memory-policy", memory.Predict.String(), fmt.Sprintf("how memory is planned: %s; predict by what coming commands will touch (see xcli templates), allocation by all that programs have, swap and serial are for comparison", strings.Join(memory.Modes(), ", ")))
-	cli.Allow(c, "hbm-budget", fmt.Sprintf("auto, or %s to %s", memory.Granularity, memory.MaxBytes))
+	cli.Allow(c, "hbm-budget", fmt.Sprintf("auto, none, or %s to %s", memory.Granularity, memory.MaxBytes))
 	cli.Allow(c, "host-budget", fmt.Sprintf("%s to %s", memory.Granularity, memory.MaxBytes))
 }
 
 // settings reads the flags; nil: memory is not managed.
 func (m *memoryFlags) settings(c *cobra.Command) (*xserver.ManagedMemory, error) {
 	set := c.Flags().Changed
-	if !set("hbm-budget") {
+	if strings.EqualFold(m.hbm, "none") {
 		for _, name := range []string{"host-budget", "memory-policy"} {
 			if set(name) {
-				return nil, cli.Usagef("--%s is without meaning: memory is managed with --hbm-budget SIZE or --hbm-budget auto", name)
+				return nil, cli.Usagef("--%s is without meaning where memory is not managed: leave --hbm-budget none away", name)
 			}
 		}
 		return nil, nil

@@ -94,7 +94,7 @@ type CleanBytes struct {
 }
 
 // MemoryPinNames name what cannot be moved, in the order of MemoryView.PinnedBy.
-var MemoryPinNames = [layout.MemoryPins]string{"pools", "mapped by the program", "arrays", "unified memory", "allocated under peer access"}
+var MemoryPinNames = [layout.MemoryPins]string{"pools", "mapped by the program", "arrays", "unified memory", "allocated under peer access, or with --pin-memory"}
 
 // SetMemory stores the daemon's answer and then, with release, the word that follows
 // last, which it returns and the daemon keeps. Who sleeps on it needs WakeMemory as

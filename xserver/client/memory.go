@@ -14,6 +14,8 @@ const (
 	// MemoryLogVariable is a file to which each move of memory is added, a line of JSON
 	// each: what moved, and where the time went.
 	MemoryLogVariable = "XMSCHED_MEMORY_LOG"
+	// PinVariable is 1 where the process's memory is to stay on the device.
+	PinVariable = "XMSCHED_PIN_MEMORY"
 	// MemoryLimitVariable is what the process may allocate on a device, in bytes.
 	MemoryLimitVariable = "XMSCHED_MEMORY_LIMIT"
 )

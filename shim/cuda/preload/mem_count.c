@@ -1,6 +1,8 @@
 #include "mem_count.h"
 
 #include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "agent_start.h"
 #include "device.h"
@@ -324,10 +326,27 @@ void xm_count_peer(CUcontext peer)
 	xm_leave(me);
 }
 
+/* $XMSCHED_PIN_MEMORY: xrun --pin-memory. */
+bool xm_memory_pinned(void)
+{
+	static _Atomic int answer; /* 1 no, 2 yes */
+	int a = atomic_load_explicit(&answer, memory_order_relaxed);
+
+	if (!a) {
+		const char *text = getenv("XMSCHED_PIN_MEMORY");
+
+		a = text && strcmp(text, "1") == 0 ? 2 : 1;
+		atomic_store_explicit(&answer, a, memory_order_relaxed);
+	}
+	return a == 2;
+}
+
 bool xm_memory_plain(struct xm_mem *m)
 {
 	bool plain = false;
 
+	if (xm_memory_pinned())
+		return true;
 	LOCKED(plain = m->peers != 0);
 	return plain;
 }
@@ -344,6 +363,5 @@ CUresult xm_count_plain(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, 
 void xm_count_say_ipc(void)
 {
 	xm_warn_once(XM_WARN_IPC, "memory of this program is managed and can move, so it cannot be shared with another process "
-				  "(cuIpcGetMemHandle); start it without --memory-limit on a daemon without --hbm-budget, or let it "
-				  "share cuMemCreate or pool memory");
+				  "(cuIpcGetMemHandle); start it with xrun --pin-memory, or let it share cuMemCreate or pool memory");
 }

@@ -15,7 +15,7 @@ const brisk = 200 * time.Millisecond
 
 // calm says whether a process's edges may be heard late, by up to patience.
 func (p *Plane) calm(pr *process) bool {
-	if p.mem != nil || pr.gone || pr.stopped || p.now < pr.briskUntil {
+	if pr.gone || pr.stopped || p.now < pr.briskUntil {
 		return false
 	}
 	some := false
@@ -24,7 +24,7 @@ func (p *Plane) calm(pr *process) bool {
 			continue
 		}
 		st, h := s.seat, &s.seat.task.hints
-		if !st.known || st.fresh || st.hold != 0 || h.SLO != 0 || h.Deadline != 0 ||
+		if st.device.tight() || !st.known || st.fresh || st.hold != 0 || h.SLO != 0 || h.Deadline != 0 ||
 			!st.device.chooser.OnlyGates() || p.sched.Heeds(st.id, st.device.id) {
 			return false
 		}

@@ -135,7 +135,7 @@ func (p *Plane) grantOf(s *section) board.Grant {
 // all wait there. What passed the gate is in the way of whoever moves memory, and has to
 // be accounted for where the policy divides time.
 func (p *Plane) loose(s *section) uint32 {
-	if s.mem != nil || s.seat.mode != compute.Bounded || p.divides() {
+	if s.seat.device.tight() || s.seat.mode != compute.Bounded || p.divides() {
 		return 0
 	}
 	return uint32(s.seat.order().Loose)

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"slices"
 	"time"
 
 	"xmsched/compute"
@@ -56,13 +57,14 @@ type deviceMemory struct {
 	of     []*section // whose they are; nil: a ghost's
 	shifts shifts
 
-	touched  bool
-	next     time.Duration // when to decide again without news; 0: never
-	stops    time.Duration // when to look whether those who are to be Stopped are; 0: never
-	short    bool          // they want more than there is
-	near     bool          // they have most of it
-	decided  memory.Decision
-	evicting bool // something is asked to give up memory for which the host has no room
+	touched   bool
+	next      time.Duration // when to decide again without news; 0: never
+	stops     time.Duration // when to look whether those who are to be Stopped are; 0: never
+	short     bool          // they want more than there is
+	near      bool          // they have most of it
+	unsettled bool          // memory of some is away, or keeps them from running
+	decided   memory.Decision
+	evicting  bool // something is asked to give up memory for which the host has no room
 }
 
 // sectionMemory is a section's.
@@ -113,6 +115,28 @@ type seatMemory struct {
 // is away stays so until it is to run: to map what is away takes 20 ms a GiB, and is
 // done for what is still away then.
 func (st *seat) memoryKeeps() bool { return st.mem.held || st.mem.rests && !st.mayGo() }
+
+// tight says whether moving memory has a say in who runs on a device: the tasks there
+// have most of what there is, or something of before is still to be put right. Where it
+// has none, a device is as one whose memory is not managed.
+func (d *device) tight() bool {
+	return d.mem != nil && (d.mem.near || d.mem.unsettled)
+}
+
+// unsettled says whether memory of a task is away, or keeps it from running.
+func (st *seat) unsettled() bool {
+	return st.memoryStops() || st.mem.rests || st.memoryGone() || slices.ContainsFunc(st.sections, func(s *section) bool {
+		return s.mem.clearing || s.mem.stored.Flags&board.MemoryDrained != 0
+	})
+}
+
+// settleMemory takes in how tight a device is.
+func (p *Plane) settleMemory(d *device, before bool) {
+	d.mem.unsettled = slices.ContainsFunc(d.seats, (*seat).unsettled)
+	if d.tight() != before {
+		p.regime++
+	}
+}
 
 // memoryStops says whether a task is kept from running by what is decided on memory.
 func (st *seat) memoryStops() bool { return st.mem.waits || st.memoryKeeps() }
@@ -304,7 +328,8 @@ const (
 // lookAtMemories looks at the figures of those who are to do something about them.
 func (p *Plane) lookAtMemories() {
 	k := p.mem
-	if k.look != 0 && k.look > p.now {
+	settled := !slices.ContainsFunc(p.list, func(d *device) bool { return d.mem.unsettled })
+	if k.look > p.now || k.look == 0 && settled {
 		return
 	}
 	k.look = 0

@@ -77,7 +77,10 @@ func (p *Plane) answer(s *section) {
 	if undrained {
 		// Whether it took anything away meanwhile is read after the flag was cleared.
 		m.clearing = s.process.Board.MemoryView(s.index).State&board.MemoryGone != 0
-		if !m.clearing {
+		if m.clearing {
+			s.seat.device.mem.unsettled = true
+			p.regime++
+		} else {
 			p.mem.changed = append(p.mem.changed, s.seat)
 		}
 	}

@@ -25,8 +25,10 @@ func (p *Plane) planMemory(answered bool) {
 			continue
 		}
 		m.touched = false
+		tight := d.tight()
 		if p.mem.awaits {
 			p.freeze(d)
+			p.settleMemory(d, tight)
 			p.mem.host.touched = true
 			continue
 		}
@@ -40,6 +42,7 @@ func (p *Plane) planMemory(answered bool) {
 		m.short = m.decided.Oversubscribed || m.decided.Over > 0
 		p.assign(d)
 		p.lengthen(d)
+		p.settleMemory(d, tight)
 		p.mem.host.touched = true
 	}
 	p.shareHost()

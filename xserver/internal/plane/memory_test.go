@@ -278,7 +278,8 @@ func TestMemoryIsAnsweredAtOnce(t *testing.T) {
 
 // TestNoMemoryWithoutABudget holds that a plane without one leaves the boards alone.
 func TestNoMemoryWithoutABudget(t *testing.T) {
-	r := newRig(t)
+	r := &rig{t: t, plane: New(Config{}, compute.HPF())}
+	r.turn()
 	g := r.guest(1, 0)
 	g.device.TellMemory(board.MemoryView{State: board.MemoryActive, Allocated: 1 << 40, Resident: 1 << 40, Asked: 1 << 30})
 	g.ready(true)
@@ -289,6 +290,49 @@ func TestNoMemoryWithoutABudget(t *testing.T) {
 	if _, managed := r.plane.DescribeMemory(); managed {
 		t.Error("described as managed")
 	}
+}
+
+// TestRoomyMemoryHasNoSay: as long as there is room for all, managed memory changes
+// nothing about whose edges may be heard late and who waits at the gate; when there is
+// not, it does at once, and no more when there is again.
+func TestRoomyMemoryHasNoSay(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Predict, compute.HPF())
+	low, high := r.tenant(1, 0, 3), r.tenant(2, 5, 3)
+	low.ready(true)
+	high.ready(true)
+	want := func(what string, tight bool) {
+		t.Helper()
+		r.live(100 * time.Millisecond)
+		regime := r.plane.regime
+		if got := r.plane.list[0].tight(); got != tight {
+			t.Errorf("%s: tight %t", what, got)
+		}
+		if calm := r.plane.calm(r.plane.processes[low.id]); calm && tight {
+			t.Errorf("%s: calm %t", what, calm)
+		}
+		if r.plane.onlyGates() && tight {
+			t.Errorf("%s: nothing but gates", what)
+		}
+		if r.plane.regime != regime {
+			t.Errorf("%s: the regime changes though nothing does", what)
+		}
+	}
+	want("nobody has any", false)
+	low.allocate(4 * gib)
+	high.allocate(6 * gib)
+	want("ten of sixteen", false)
+	if r.plane.calm(r.plane.processes[high.id]) {
+		t.Error("who stops the other is calm")
+	}
+	low.allocate(4 * gib)
+	want("fourteen", true)
+	low.allocate(8 * gib)
+	high.ready(false)
+	want("more than there is", true)
+	high.allocate(-5 * gib)
+	low.allocate(-12 * gib)
+	r.live(2 * time.Second)
+	want("room again", false)
 }
 
 // TestTwoThatDoNotFitTakeTurns has two tasks whose memory exceeds the budget together:

@@ -337,11 +337,8 @@ func (p *Plane) apply() {
 
 // onlyGates says whether gates are all that is decided on.
 func (p *Plane) onlyGates() bool {
-	if p.mem != nil {
-		return false
-	}
 	for _, d := range p.list {
-		if !d.chooser.OnlyGates() {
+		if d.tight() || !d.chooser.OnlyGates() {
 			return false
 		}
 	}
@@ -430,7 +427,7 @@ func patiently(at time.Duration) time.Duration { return (at/patience + 1) * pati
 
 // patient says whether nobody waits for anybody on a device.
 func (p *Plane) patient(d *device) bool {
-	return p.mem == nil && len(p.idling) > 1 && d.poll.at == 0 && !d.needsPolling()
+	return !d.tight() && len(p.idling) > 1 && d.poll.at == 0 && !d.needsPolling()
 }
 
 // Release lets everything go, in free run: the daemon goes.

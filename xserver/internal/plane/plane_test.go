@@ -24,8 +24,9 @@ type rig struct {
 	ids   ProcessID
 }
 
+// newRig has a plane that manages memory, as daemons do, and more than enough of it.
 func newRig(t *testing.T) *rig {
-	r := &rig{t: t, plane: New(Config{}, compute.HPF())}
+	r := &rig{t: t, plane: New(Config{Memory: &Memory{Budget: 1 << 40}}, compute.HPF())}
 	r.turn()
 	return r
 }
@@ -310,6 +311,7 @@ func TestNothingIsPolledWhenNobodyWaits(t *testing.T) {
 	r := newRig(t)
 	r.guest(1, 0)
 	r.guest(2, 5).ready(true)
+	r.pass(10 * time.Millisecond) // what they have is looked at once
 	turns := 0
 	for end := r.now + time.Second; r.next < end; turns++ {
 		r.now = r.next
@@ -417,6 +419,7 @@ func TestFloodIsPolledInstead(t *testing.T) {
 func TestFloodOfOneAloneIsLookedAtWhenARivalComes(t *testing.T) {
 	r := newRig(t)
 	low := r.guest(1, 0)
+	r.pass(10 * time.Millisecond)
 	for !r.plane.Throttled(low.id) {
 		low.ring()
 	}

@@ -79,6 +79,7 @@ func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)   { memory(t, "bounded", 
 func TestCase23WhatTheProgramMapsIsCounted(t *testing.T) { memory(t, "mapped") }
 func TestCase25FreeAndTotalAgree(t *testing.T)           { memory(t, "answers") }
 func TestCase28SharingIsRefused(t *testing.T)            { memory(t, "shared") }
+func TestPinnedMemoryIsTheDrivers(t *testing.T)          { memory(t, "pinned", "XMSCHED_PIN_MEMORY=1") }
 func TestCase30GoneMemoryIsTheDevices(t *testing.T)      { memory(t, "told") }
 
 // TestCase25ManagementLibraryAgrees: NVML is found by dlsym, under exact names.

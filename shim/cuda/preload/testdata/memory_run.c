@@ -302,6 +302,25 @@ static void shared(void)
     check_block(&b);
 }
 
+/* With XMSCHED_PIN_MEMORY: the driver's, which it can share, and counted. The pools as well. */
+static void pinned(void)
+{
+    CUmemGenericAllocationHandle handle;
+    const uint64_t *bytes;
+    CUdeviceptr p, q;
+
+    managed();
+    bytes = &section()->client_memory.pinned;
+    CHECK(cuMemAlloc_v2(&p, 4 * MIB));
+    WANT(figure(bytes), 4 * MIB);
+    CHECK(cuMemAllocAsync(&q, 2 * MIB, NULL));
+    CHECK(cuCtxSynchronize());
+    TRUE(figure(bytes) >= 6 * MIB);
+    WANT(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)p), CUDA_ERROR_INVALID_VALUE); /* the driver's word */
+    CHECK(cuMemFree_v2(p));
+    CHECK(cuMemFreeAsync(q, NULL));
+}
+
 /* What the program maps itself: counted as often as it is there, and of the device alone. */
 static void mapped(void)
 {
@@ -856,7 +875,7 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"answers", answers}, {"told", told}, {"shared", shared}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
+    {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
     {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
