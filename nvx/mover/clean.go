@@ -44,9 +44,9 @@ type record struct {
 func (r *record) holds(s memory.Segment) bool { return r.known && r.version == s.Version }
 
 // maxPause is how often a segment that changes every time goes out unlooked at, at
-// most: the digests of such segments cost a six-hundredth of their copies then, and one
-// that is written no more is found out soon.
-const maxPause = 8
+// most: the digests of such segments cost a two-hundredth of their copies then, and one
+// that is written no more, as after it was filled, is found out with its third move.
+const maxPause = 2
 
 // maxMissed is how often a segment goes out without a digest being taken for the next
 // time, after one that came to nothing.
