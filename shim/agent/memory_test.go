@@ -162,7 +162,11 @@ func (g *governed) await(what string, good func(v board.MemoryView) bool) (v boa
 }
 
 func (g *governed) serve() *mover.Engine {
-	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }})
+	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }, Journal: func(e mover.Entry) {
+		if strings.Contains(e.Error, abi.CUDA_ERROR_ILLEGAL_ADDRESS.String()) {
+			g.t.Errorf("a copy found nothing at its address: %+v", e)
+		}
+	}})
 	served := make(chan struct{})
 	g.parts.Go(func() { defer close(served); e.Serve(g.ctx, 0, memoryLines{g.board, g.device, 0, -1}) })
 	g.parts.Go(func() { <-served; e.Close() })
@@ -304,7 +308,7 @@ func TestInnerCleanUnderTheLibrary(t *testing.T) {
 
 func TestASlowLinkUnderTheLibrary(t *testing.T) {
 	underLibrary(t, "TestInnerSlowLinkUnderTheLibrary", func(c *device.Config) {
-		c.Model.LinkOneWay, c.Model.LinkBoth = 300_000_000, 300_000_000
+		c.Model.LinkOneWay, c.Model.LinkBoth = 150_000_000, 150_000_000
 	})
 }
 
@@ -319,7 +323,7 @@ func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
 	own, err := g.driver.PrimaryContext(device)
 	g.must(err)
 	g.must(own.SetCurrent())
-	const bytes = 576 * memory.MiB // 4 batches under way, and more
+	const bytes = 320 * memory.MiB // 3 batches, of which 2 take 1.8 s
 	data, err := g.driver.MemAlloc(uint64(bytes))
 	g.must(err)
 	g.must(g.driver.MemsetD32(data, 7, uint64(bytes/4)))
@@ -330,12 +334,10 @@ func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
 	g.await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
 	for round := range uint32(2) {
 		g.order(memory.GiB)
-		g.await("4 batches to be coming", func(v board.MemoryView) bool { return v.Loading >= uint64(512*memory.MiB) })
-		began := time.Now()
+		g.await("2 batches to be coming", func(v board.MemoryView) bool { return v.Loading >= uint64(256*memory.MiB) })
 		g.hold(board.HoldNone)
 		v := g.board.MemoryView(0)
-		t.Logf("resumed after %v: %+v", time.Since(began), v)
-		if v.Resident < uint64(512*memory.MiB) || v.Loading != 0 {
+		if v.Resident < uint64(256*memory.MiB) || v.Loading != 0 {
 			t.Errorf("what was coming did not come: %+v", v)
 		}
 		for at := abi.DevicePtr(0); at < abi.DevicePtr(bytes); at += abi.DevicePtr(2 * memory.MiB) {

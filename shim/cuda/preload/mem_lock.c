@@ -10,7 +10,7 @@
 
 #define LOOK_NS 10000000u
 #define BREAK_NS 1000000000u /* of wanting; a batch of 128 MiB takes 3 ms (h200.md) */
-#define REST_NS 100000000u   /* of the engine, since it had anything in flight: to say so, and to let go */
+#define REST_NS 500000000u   /* of the engine, since it had anything in flight: to say so, and to let go */
 
 /* xm_mem_lock held. The engine's calls that are under way end by themselves, and so does what it has in flight. */
 static bool may_break(const struct xm_mem *m)

@@ -594,7 +594,7 @@ static void flights_land(void)
     lands_at = clock_ns + 5000000000u;
     meanwhile = lands;
     WANT(xm_memory_ready(0), 0);
-    TRUE(clock_ns >= lands_at + 100000000u && clock_ns < lands_at + 200000000u);
+    TRUE(clock_ns >= lands_at + 500000000u && clock_ns < lands_at + 600000000u);
     TRUE(!meanwhile);
     WANT(xm_memory.flight(0, 1), -EPERM);
     WANT(xm_memory.end(0), -EPERM);
