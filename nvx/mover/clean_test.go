@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func (m *model) sums(list []memory.Segment, into []digest, stop func() bool) ([]
 	return into, nil
 }
 
-// lists is a Memory that can tell what there is, and no more.
+// lists is a Memory that can tell what there is, and whether its move is in force.
 type lists struct {
 	Memory
 	*model
@@ -37,6 +38,13 @@ func (l lists) List(_ int, into []memory.Segment) ([]memory.Segment, error) {
 }
 
 func (l lists) Wanted(int) bool { return l.wanted() }
+
+func (l lists) Flight(_ int, begin bool) error {
+	if begin && l.lost {
+		return syscall.EPERM
+	}
+	return nil
+}
 
 // fickle says of any segment anything.
 type fickle struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"xmsched/hal/cuda"
@@ -20,7 +21,8 @@ type piece struct {
 
 // copier is a context of our own in the process: its copies run whatever the
 // program's contexts do, and while they are suspended. It takes about 0.1 s to
-// make, and 526 MiB of the device (h200.md); it lives as long as the process.
+// make, and 526 MiB of the device (h200.md); it lives as long as the process, or until it
+// breaks.
 //
 // It is used by one goroutine, locked to its thread, on which open was called. Those of
 // its own wait for what is under way, and map.
@@ -35,6 +37,7 @@ type copier struct {
 	calls   chan memory.Step
 	landed  chan landing
 	waiters sync.WaitGroup
+	failed  atomic.Int32 // flights that the device may still be at, for all that is known
 }
 
 // lane is one direction: a stream, and an event for each batch that may be under
@@ -141,21 +144,64 @@ func (c *copier) start(way direction, pieces []piece) error {
 }
 
 func (c *copier) queue(l *lane, pieces []piece) error {
-	for i, p := range pieces {
-		if err := c.driver.MemcpyAsync(abi.DevicePtr(p.to), abi.DevicePtr(p.from), uint64(p.bytes), l.stream); err != nil {
-			if i > 0 {
-				err = errors.Join(err, l.stream.Synchronize())
-			}
-			return err
-		}
+	if err := c.memory.Flight(c.section, true); err != nil {
+		return err
 	}
 	e := l.events[l.next]
-	if err := e.Record(l.stream); err != nil {
-		return errors.Join(err, l.stream.Synchronize())
+	err := c.copies(l, pieces)
+	if err == nil {
+		err = e.Record(l.stream)
+	}
+	if err != nil {
+		return errors.Join(err, c.ended(l.stream.Synchronize()))
 	}
 	l.next = (l.next + 1) % maxFlying
 	l.flown <- e
 	return nil
+}
+
+func (c *copier) copies(l *lane, pieces []piece) error {
+	for _, p := range pieces {
+		if err := c.driver.MemcpyAsync(abi.DevicePtr(p.to), abi.DevicePtr(p.from), uint64(p.bytes), l.stream); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ended ends a flight. One that failed may be under way still, for all that anybody knows:
+// it ends with the context.
+func (c *copier) ended(err error) error {
+	if err != nil {
+		c.failed.Add(1)
+		return err
+	}
+	return c.memory.Flight(c.section, false)
+}
+
+// failing says that something given to the device failed. False for nil.
+func (c *copier) failing() bool { return c != nil && c.failed.Load() > 0 }
+
+// broken says whether nothing can be had of the context any more: an error of the device's
+// is for good. False for nil.
+func (c *copier) broken() bool {
+	if c == nil || c.failing() {
+		return c != nil
+	}
+	_, err := c.lanes[out].stream.Query()
+	return err != nil
+}
+
+// drop is the end of a context that is broken, and of all that it has in flight: the driver
+// waits for what the device does when it destroys one (H200). The flights end also if that
+// fails, as the process could never run again.
+func (c *copier) drop() error {
+	c.close()
+	err := c.context.Release()
+	for range c.failed.Load() {
+		err = errors.Join(err, c.memory.Flight(c.section, false))
+	}
+	return err
 }
 
 // wait tells of each batch of a lane that it is done.
@@ -164,7 +210,7 @@ func (c *copier) wait(way direction, l *lane) {
 	runtime.LockOSThread() // and never unlocked: a context is current there
 	current := c.context.SetCurrent()
 	for e := range l.flown {
-		c.landed <- landing{way: way, err: errors.Join(current, e.Synchronize())}
+		c.landed <- landing{way: way, err: c.ended(errors.Join(current, e.Synchronize()))}
 	}
 }
 

@@ -17,7 +17,10 @@
 //     memory, go on while it looks on; several of each at once.
 //   - A copier is a context of our own in the process, with a stream each way, so
 //     that copies run while everything of the program's is suspended. It is made
-//     when memory first has to move, or shortly before.
+//     when memory first has to move, or shortly before; and anew, some times, if it broke.
+//   - What the device is given to do with the program's memory is a flight, from before it is
+//     given until it is done: meanwhile the library takes no move from us, as an access to
+//     what is not mapped is the end of every context of the process (H200).
 //   - What came in keeps its host slot for as long as nobody needs that more. On the
 //     way out a hasher finds out what has not changed since, by a keyed digest that it
 //     takes in the copier's context; that goes without being copied (clean.go says how

@@ -23,6 +23,7 @@ type Config struct {
 	now  func() time.Duration
 	sums func(summer) summer // in the place of what takes digests; nil: it itself
 	look time.Duration       // how long digests may take however little moves; 0: leastLook
+	mend time.Duration       // after how long a context is made in the place of one that broke; 0: later
 }
 
 // Engine moves a process's memory. It outlives the boards that it serves: what it
@@ -45,6 +46,9 @@ func New(c Config) *Engine {
 	}
 	if c.look == 0 {
 		c.look = leastLook
+	}
+	if c.mend == 0 {
+		c.mend = later
 	}
 	return &Engine{config: c, sections: map[int]*section{}}
 }

@@ -24,11 +24,11 @@ import (
 
 // onDevice runs a test of this binary again, in a process whose driver is that of
 // a simulated device.
-func onDevice(t *testing.T, test string) {
+func onDevice(t *testing.T, test string, options ...simtest.Option) {
 	t.Helper()
 	t.Parallel()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...), "XMSCHED_TEST_INNER="+test)
+	cmd.Env = append(append(os.Environ(), simtest.Start(t, append(options, simtest.HBM(1<<30))...)...), "XMSCHED_TEST_INNER="+test)
 	said, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "--- PASS: "+test) {
 		t.Fatalf("%s: %v\n%s", test, err, said)

@@ -41,6 +41,8 @@ type lender struct {
 	inert    string // one that does nothing, and succeeds
 	spared   memory.Bytes
 	batches  int
+	flights  int
+	contexts int // how often somebody set about making one
 }
 
 func newLender(d *cuda.Driver, device cuda.Device) *lender {
@@ -159,10 +161,27 @@ func (l *lender) Begin(int) error {
 func (l *lender) End(int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.moving {
+	switch {
+	case !l.moving:
 		return syscall.EPERM
+	case l.flights > 0:
+		return syscall.EBUSY
 	}
 	l.moving = false
+	return nil
+}
+
+func (l *lender) Flight(_ int, begin bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case begin && !l.moving:
+		return syscall.EPERM
+	case begin:
+		l.flights++
+	default:
+		l.flights--
+	}
 	return nil
 }
 
@@ -327,6 +346,11 @@ func (l *lender) Forgo(_ int, keep memory.Bytes) (kept memory.Bytes, err error) 
 func (l *lender) Unheld(int, bool) error { return nil }
 
 func (l *lender) Driver(symbol string) uintptr {
+	if symbol == "cuInit" {
+		l.mu.Lock()
+		l.contexts++
+		l.mu.Unlock()
+	}
 	if symbol == l.lacks {
 		return 0
 	}

@@ -19,7 +19,8 @@ type Memory interface {
 	Device(section int) (int, error)
 
 	// Begin takes the move lock: EAGAIN while the process is not Stopped, ECANCELED
-	// while somebody wants it to run or to free memory. End gives it back.
+	// while somebody wants it to run or to free memory. End gives it back: EBUSY while
+	// something is in flight.
 	Begin(section int) error
 	End(section int) error
 	// Wanted says that the move should end soon.
@@ -48,6 +49,11 @@ type Memory interface {
 	// them are kept, and says how many are.
 	Spare(section int, ids []memory.ID) error
 	Forgo(section int, keep memory.Bytes) (kept memory.Bytes, err error)
+
+	// Flight brackets what the device is given to do with segments and slots, from before it
+	// is given until it is done: EPERM, or ENODEV, when the move is not ours. Meanwhile the
+	// move is not taken from us. From any goroutine.
+	Flight(section int, begin bool) error
 
 	// Unheld brackets, on one thread, the making of channels that are never to be
 	// held: ours.

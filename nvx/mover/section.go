@@ -36,7 +36,8 @@ type section struct {
 
 	planner *planner
 	carrier carrier
-	copier  *copier // nil: not made yet
+	copier  *copier // nil: not made yet, or broken
+	breaks  breaks
 	stock   stock
 	pieces  []piece
 	undone  []memory.ID
@@ -66,7 +67,7 @@ func newSection(index int, c Config) *section {
 	s := &section{
 		index: index, memory: c.Memory, spawn: c.Go, now: c.now,
 		bell: make(chan struct{}, 1), planner: newPlanner(), stock: stock{host: c.HostMemory, now: c.now},
-		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums, leastLook: c.look,
+		uses: c.Uses, clean: newCleanBooks(), wrap: c.sums, leastLook: c.look, breaks: breaks{first: c.mend},
 		journal: journal{write: c.Journal},
 	}
 	s.carrier.world = s
@@ -134,9 +135,8 @@ func (s *section) turn() time.Duration {
 		s.tries = 0
 		return s.prepare(o, f)
 	}
-	if err := s.open(); err != nil {
-		s.trouble = err
-		return s.again(later, latest)
+	if pause, ok := s.open(); !ok {
+		return pause
 	}
 	switch err := s.memory.Begin(s.index); {
 	case err == nil:
@@ -171,23 +171,31 @@ func (s *section) tell(want uint32) {
 	}
 }
 
-// open makes the context that copies.
-func (s *section) open() error {
+// open makes the context that copies; false: there is none, and for how long to wait until
+// it is tried again.
+func (s *section) open() (pause time.Duration, ok bool) {
 	if s.copier != nil {
-		return nil
+		return 0, true
+	}
+	if d := s.breaks.rest(s.now()); d != 0 {
+		return d, false
 	}
 	c, err := openCopier(s.memory, s.index, s.spawn)
 	if err != nil {
-		return err
+		s.trouble = err
+		if s.breaks.n > 0 && !short(err) {
+			s.breaks.broke(s.now())
+		}
+		return s.again(later, latest), false
 	}
 	s.copier, s.trouble = c, c.noHash
-	if c.hasher != nil {
+	if c.hasher != nil && s.hashFailures < maxHashFailures {
 		s.summer = c.hasher
 		if s.wrap != nil {
 			s.summer = s.wrap(c.hasher)
 		}
 	}
-	return nil
+	return 0, true
 }
 
 // prepare makes ready for moves that will come: a step of it at a time.
@@ -195,9 +203,8 @@ func (s *section) prepare(o Orders, f Figures) time.Duration {
 	if !o.Prepare && o.Target >= f.Resident+f.Host {
 		return never
 	}
-	if err := s.open(); err != nil {
-		s.trouble = err
-		return s.again(later, latest)
+	if pause, ok := s.open(); !ok {
+		return pause
 	}
 	d, err := s.stock.step(s.memory, s.index, o, f, s.planner)
 	if err != nil {
@@ -237,6 +244,9 @@ func (s *section) move(n need) time.Duration {
 	if n == swap && o.In == 0 {
 		s.vision.barren = s.now() + latest
 	}
+	if o.Out-o.Spared+o.In > 0 && o.err == nil {
+		s.breaks.worked()
+	}
 	if o.Out+o.In > 0 {
 		s.tries = 0
 		s.board.Ring()
@@ -258,7 +268,9 @@ func (s *section) move(n need) time.Duration {
 func (s *section) carry() (o outcome, err error) {
 	sound := false
 	defer func() {
-		if !sound { // a panic, which goes on: no copy is left behind
+		if sound {
+			s.mend()
+		} else { // a panic, which goes on: no copy is left behind
 			s.drain()
 		}
 		if e := s.memory.End(s.index); e != nil && err == nil && !o.lost {

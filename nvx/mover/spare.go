@@ -90,14 +90,31 @@ func (s *section) written(seg memory.Segment) Written {
 // process and they are quick beside a move of so many bytes.
 func (s *section) digest(moved memory.Bytes) {
 	b := &s.clean
-	if len(b.look) == 0 {
+	if len(b.look) == 0 || s.copier.failing() {
 		return
 	}
 	end := s.now() + max(s.leastLook, memory.LinkRate.Time(moved)/lookShare)
-	var err error
+	err := s.memory.Flight(s.index, true)
+	if err != nil { // the move is not ours
+		s.trouble = err
+		return
+	}
+	sound := false
+	defer func() {
+		if !sound { // a panic, which goes on
+			_ = s.copier.context.Synchronize()
+			_ = s.memory.Flight(s.index, false)
+		}
+	}()
 	s.journal.spend("digest", func() {
 		b.digests, err = s.summer.sums(b.look, b.digests, func() bool { return s.wanted() || s.now() >= end })
 	})
+	sound = true
+	if err != nil && s.copier.broken() {
+		s.copier.failed.Add(1)
+	} else {
+		err = errors.Join(err, s.memory.Flight(s.index, false))
+	}
 	if err == nil {
 		s.hashFailures = 0
 		return

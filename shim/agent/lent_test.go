@@ -33,6 +33,7 @@ const (
 	fnPool
 	fnSpare
 	fnForgo
+	fnFlight
 )
 
 // segmentView is struct xm_segment.
@@ -130,6 +131,13 @@ func (l lentTable) Spare(section int, ids []memory.ID) error  { return l.batch(f
 func (l lentTable) Away(section int, ids []memory.ID) error   { return l.batch(fnAway, section, ids) }
 func (l lentTable) Load(section int, ids []memory.ID) error   { return l.batch(fnLoad, section, ids) }
 func (l lentTable) Loaded(section int, ids []memory.ID) error { return l.batch(fnLoaded, section, ids) }
+
+func (l lentTable) Flight(section int, begin bool) error {
+	if begin {
+		return l.status(fnFlight, uintptr(section), 1)
+	}
+	return l.status(fnFlight, uintptr(section), 0)
+}
 
 func (l lentTable) Unheld(section int, begin bool) error {
 	if begin {

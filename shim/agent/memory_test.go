@@ -21,6 +21,7 @@ import (
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
 	"xmsched/hal/kernels"
+	"xmsched/hal/sim/device"
 	"xmsched/hal/sim/simtest"
 	"xmsched/memory"
 	"xmsched/nvx/mover"
@@ -29,7 +30,7 @@ import (
 
 // underLibrary runs a test of this binary again, in a process with the preload
 // library on a simulated device.
-func underLibrary(t *testing.T, test string) {
+func underLibrary(t *testing.T, test string, options ...simtest.Option) {
 	t.Helper()
 	out := filepath.Join(simtest.Built(t, "lib/libxmsched.so"), "lib")
 	preload := filepath.Join(simtest.Root(t), "shim", "cuda", "preload")
@@ -38,7 +39,7 @@ func underLibrary(t *testing.T, test string) {
 		t.Fatalf("%v: %v\n%s", gcc.Args, err, said)
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+regexp.QuoteMeta(test)+"$", "-test.v", "-test.timeout=5m")
-	cmd.Env = append(append(os.Environ(), simtest.Start(t, simtest.HBM(1<<30))...),
+	cmd.Env = append(append(os.Environ(), simtest.Start(t, append(options, simtest.HBM(1<<30))...)...),
 		"XMSCHED_TEST_INNER="+out, "XMSCHED_LIB="+out, "XMSCHED_MEMORY=1", "LD_PRELOAD="+filepath.Join(out, "libxmsched.so"))
 	said, err := cmd.CombinedOutput()
 	if err != nil || !strings.Contains(string(said), "--- PASS: "+test) {
@@ -147,8 +148,25 @@ func (g *governed) hold(h board.Hold) {
 	}
 }
 
+// await waits until the figures are good.
+func (g *governed) await(what string, good func(v board.MemoryView) bool) (v board.MemoryView) {
+	g.t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		if v = g.board.MemoryView(0); good(v) {
+			return v
+		}
+		if time.Since(began) > 20*time.Second {
+			g.t.Fatalf("waited for %s: %+v", what, v)
+		}
+	}
+}
+
 func (g *governed) serve() *mover.Engine {
-	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }})
+	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }, Journal: func(e mover.Entry) {
+		if strings.Contains(e.Error, abi.CUDA_ERROR_ILLEGAL_ADDRESS.String()) {
+			g.t.Errorf("a copy found nothing at its address: %+v", e)
+		}
+	}})
 	served := make(chan struct{})
 	g.parts.Go(func() { defer close(served); e.Serve(g.ctx, 0, memoryLines{g.board, g.device, 0, -1}) })
 	g.parts.Go(func() { <-served; e.Close() })
@@ -250,22 +268,12 @@ func TestInnerCleanUnderTheLibrary(t *testing.T) {
 	g.must(g.driver.MemsetD32(data, 7, uint64(bytes/4)))
 	g.must(own.Synchronize())
 	g.serve()
-	await := func(what string, good func(v board.MemoryView) bool) (v board.MemoryView) {
-		for began := time.Now(); ; time.Sleep(time.Millisecond) {
-			if v = g.board.MemoryView(0); good(v) {
-				return v
-			}
-			if time.Since(began) > 20*time.Second {
-				t.Fatalf("waited for %s: %+v", what, v)
-			}
-		}
-	}
 	round := func() board.MemoryView {
 		g.hold(board.HoldAll)
 		g.order(0)
-		await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
+		g.await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
 		g.order(memory.GiB)
-		v := await("it to come", func(v board.MemoryView) bool {
+		v := g.await("it to come", func(v board.MemoryView) bool {
 			return v.Resident == uint64(bytes) && v.Loading == 0 && v.Kept == uint64(bytes)
 		})
 		g.hold(board.HoldNone)
@@ -296,4 +304,54 @@ func TestInnerCleanUnderTheLibrary(t *testing.T) {
 			t.Fatalf("word at %#x is %d", k, n)
 		}
 	}
+}
+
+func TestASlowLinkUnderTheLibrary(t *testing.T) {
+	underLibrary(t, "TestInnerSlowLinkUnderTheLibrary", func(c *device.Config) {
+		c.Model.LinkOneWay, c.Model.LinkBoth = 150_000_000, 150_000_000
+	})
+}
+
+// TestInnerSlowLinkUnderTheLibrary resumes a process while what is under way takes longer
+// than the library waits for an engine that does nothing: it is waited for all the same, as a
+// copy that finds nothing at its address ends every context of the process (H200). What came
+// in has all its bytes, the process runs on, and memory moves as before.
+func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
+	g := govern(t)
+	device, err := g.driver.Device(0)
+	g.must(err)
+	own, err := g.driver.PrimaryContext(device)
+	g.must(err)
+	g.must(own.SetCurrent())
+	const bytes = 320 * memory.MiB // 3 batches, of which 2 take 1.8 s
+	data, err := g.driver.MemAlloc(uint64(bytes))
+	g.must(err)
+	g.must(g.driver.MemsetD32(data, 7, uint64(bytes/4)))
+	g.must(own.Synchronize())
+	g.serve()
+	g.hold(board.HoldAll)
+	g.order(0)
+	g.await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
+	for round := range uint32(2) {
+		g.order(memory.GiB)
+		g.await("2 batches to be coming", func(v board.MemoryView) bool { return v.Loading >= uint64(256*memory.MiB) })
+		g.hold(board.HoldNone)
+		v := g.board.MemoryView(0)
+		if v.Resident < uint64(256*memory.MiB) || v.Loading != 0 {
+			t.Errorf("what was coming did not come: %+v", v)
+		}
+		for at := abi.DevicePtr(0); at < abi.DevicePtr(bytes); at += abi.DevicePtr(2 * memory.MiB) {
+			var word [4]byte
+			g.must(g.driver.MemcpyDtoH(word[:], data+at))
+			if n := binary.LittleEndian.Uint32(word[:]); n != 7+round {
+				t.Fatalf("round %d: word at %#x is %d", round, at, n)
+			}
+		}
+		g.must(g.driver.MemsetD32(data, 8+round, uint64(bytes/4)))
+		g.must(own.Synchronize())
+		g.hold(board.HoldAll)
+		g.order(0)
+		g.await("it to go again", func(v board.MemoryView) bool { return v.Resident == 0 })
+	}
+	g.hold(board.HoldNone)
 }

@@ -21,7 +21,7 @@ const struct xm_host *test_host(void)
 /* Go reads these by offset. */
 _Static_assert(offsetof(struct xm_host, attach) == 8 && offsetof(struct xm_host, memory) == 48, "struct xm_host");
 _Static_assert(offsetof(struct xm_memory, list) == 8 && offsetof(struct xm_memory, driver) == 104 && offsetof(struct xm_memory, pool) == 112 &&
-		       offsetof(struct xm_memory, forgo) == 128, "struct xm_memory");
+		       offsetof(struct xm_memory, flight) == 136, "struct xm_memory");
 _Static_assert(sizeof(struct xm_segment) == 56, "struct xm_segment");
 _Static_assert(offsetof(struct xm_host, commands) == 56, "struct xm_host");
 _Static_assert(offsetof(struct xm_commands, record) == 8 && offsetof(struct xm_commands, ranges) == 48, "struct xm_commands");

@@ -19,6 +19,7 @@ static int mem_unheld(const struct xm_memory *m, uint32_t s, int begin) { return
 static int mem_pool(const struct xm_memory *m, uint32_t s, uint64_t *all, uint64_t *idle) { return m->pool(s, all, idle); }
 static int mem_spare(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->spare(s, ids, n); }
 static int mem_forgo(const struct xm_memory *m, uint32_t s, uint64_t keep, uint64_t *kept) { return m->forgo(s, keep, kept); }
+static int mem_flight(const struct xm_memory *m, uint32_t s, int begin) { return m->flight(s, begin); }
 static void *mem_driver(const struct xm_memory *m, const char *name) { return m->driver(name); }
 */
 import "C"
@@ -163,12 +164,19 @@ func (l *lent) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
 	return memory.Clamp(uint64(kept), memory.MaxBytes), err
 }
 
+func (l *lent) Flight(section int, begin bool) error {
+	return status(C.mem_flight(l.m, C.uint32_t(section), word(begin)))
+}
+
 func (l *lent) Unheld(section int, begin bool) error {
-	var word C.int
-	if begin {
-		word = 1
+	return status(C.mem_unheld(l.m, C.uint32_t(section), word(begin)))
+}
+
+func word(b bool) C.int {
+	if b {
+		return 1
 	}
-	return status(C.mem_unheld(l.m, C.uint32_t(section), word))
+	return 0
 }
 
 func (l *lent) Driver(symbol string) uintptr {

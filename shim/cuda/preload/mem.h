@@ -129,7 +129,8 @@ struct xm_mem {
 	uint64_t want_room; /* that an allocation waits for */
 	uint64_t peers;   /* devices that may reach it: then nothing is movable */
 	enum xm_mover mover;
-	uint32_t calls;       /* of the engine, inside this library */
+	uint32_t calls;       /* of the engine, inside this library; and what it has in flight */
+	uint64_t left_at;      /* ns; when a call or a flight ended last */
 	uint64_t wanted_since; /* ns; 0: nobody waits for the move lock */
 	uint32_t waiters;
 	uint32_t opening; /* who is about to let the process run */
@@ -276,7 +277,7 @@ XM_INTERNAL void xm_mem_context_ended(CUcontext context);
 
 /* --- mem_lock.c ------------------------------------------------------------- */
 
-/* For ourselves. An engine that does not let go for 1 s loses the lock. */
+/* For ourselves. An engine that does not let go for 1 s loses the lock, when nothing of it is in flight. */
 XM_INTERNAL void xm_move_take(struct xm_mem *m);
 XM_INTERNAL void xm_move_give(struct xm_mem *m);
 /* False: somebody has it, and nothing was waited for. */
@@ -287,7 +288,7 @@ XM_INTERNAL int xm_move_begin(uint32_t section);
 XM_INTERNAL int xm_move_end(uint32_t section);
 XM_INTERNAL int xm_move_wanted(uint32_t section);
 
-/* Brackets each call of the engine between these. 0 or -EPERM. */
+/* Brackets each call of the engine between these, and each flight. 0 or -EPERM. */
 XM_INTERNAL int xm_move_enter(struct xm_mem *m);
 XM_INTERNAL void xm_move_leave(struct xm_mem *m);
 

@@ -10,11 +10,14 @@
 
 #define LOOK_NS 10000000u
 #define BREAK_NS 1000000000u /* of wanting; a batch of 128 MiB takes 3 ms (h200.md) */
+#define REST_NS 500000000u   /* of the engine, since it had anything in flight: to say so, and to let go */
 
-/* xm_mem_lock held. The engine's calls that are under way end by themselves. */
+/* xm_mem_lock held. The engine's calls that are under way end by themselves, and so does what it has in flight. */
 static bool may_break(const struct xm_mem *m)
 {
-	return m->mover == XM_MOVER_ENGINE && !m->calls && xm_now() - m->wanted_since >= BREAK_NS;
+	uint64_t now = xm_now();
+
+	return m->mover == XM_MOVER_ENGINE && !m->calls && now >= m->wanted_since + BREAK_NS && now >= m->left_at + REST_NS;
 }
 
 void xm_move_take(struct xm_mem *m)
@@ -137,7 +140,7 @@ int xm_move_end(uint32_t section)
 	if (!m)
 		return -ENODEV;
 	pthread_mutex_lock(&xm_mem_lock);
-	status = m->mover == XM_MOVER_ENGINE ? 0 : -EPERM;
+	status = m->mover != XM_MOVER_ENGINE ? -EPERM : m->calls ? -EBUSY : 0;
 	if (!status) {
 		unreserve(m);
 		let_go(m);
@@ -176,6 +179,7 @@ void xm_move_leave(struct xm_mem *m)
 {
 	pthread_mutex_lock(&xm_mem_lock);
 	m->calls--;
+	m->left_at = xm_now();
 	xm_mem_tell(m);
 	pthread_mutex_unlock(&xm_mem_lock);
 }

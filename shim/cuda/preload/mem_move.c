@@ -537,6 +537,18 @@ static int unheld(uint32_t section, int begin)
 	return 0;
 }
 
+static int flight(uint32_t section, int begin)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	if (begin)
+		return xm_move_enter(m);
+	xm_move_leave(m);
+	return 0;
+}
+
 static int pool(uint32_t section, uint64_t *all, uint64_t *idle)
 {
 	struct xm_mem *m = xm_mem_of(section);
@@ -571,4 +583,5 @@ const struct xm_memory xm_memory = {
 	.pool = pool,
 	.spare = spare,
 	.forgo = forgo,
+	.flight = flight,
 };

@@ -20,12 +20,16 @@
  * the bytes as they came, and what did not change since goes out by spare, uncopied.
  * Whether it changed the engine finds out, by the bytes; here nobody looks.
  * Copies are made in a context of the agent's own, with the driver's functions as
- * `driver` gives them, and nothing is copied but between begin and end.
+ * `driver` gives them, and nothing is copied but between begin and end. A copy, or a kernel
+ * of the engine's, that finds nothing at its address ends every context of the process,
+ * the program's as well, and none can be made any more (H200, driver 580.159); one that is
+ * late writes into what is another's by then. So what the device is given to do with segments is
+ * bracketed by `flight`, and nothing is taken from under it.
  *
  * Results: 0 (or a count); a negative errno; or the driver's result, which is
  * positive. -EINVAL: no such section or segment, or not in that state. -EPERM: no
- * begin is in force: never made, ended, or taken away after 1 s of `wanted`, or for
- * the process is leaving; the engine drops its plan. -ENODEV: the section's memory is not
+ * begin is in force: never made, ended, or taken away after 1 s of `wanted` with nothing in
+ * flight, or for the process is leaving; the engine drops its plan. -ENODEV: the section's memory is not
  * managed. Calls that change memory count it on the board (client_memory), all but
  * `did`, and the stall of the client line, which are the engine's to tell.
  */
@@ -68,7 +72,8 @@ struct xm_memory {
 
 	/* -EAGAIN: not Stopped. -ECANCELED: somebody wants the process to run, or to free memory. */
 	int (*begin)(uint32_t section);
-	/* No copy is under way any more. Slots of what is still DEVICE, and not kept, are free again. */
+	/* Slots of what is still DEVICE, and not kept, are free again. -EBUSY: something is in flight; the move stays, for
+	 * whoever wants it to take it away later. */
 	int (*end)(uint32_t section);
 
 	/* 1: end soon. To be asked after each batch. */
@@ -116,6 +121,11 @@ struct xm_memory {
 	/* Gives up clean copies until at most so many bytes are kept: their slots are free
 	 * then. *kept: how much is kept afterwards. No begin is needed. */
 	int (*forgo)(uint32_t section, uint64_t keep, uint64_t *kept);
+
+	/* begin 1: before the device is given something to do that reads or writes segments or
+	 * slots. 0: when it has done it, or never will. As long as anything is in flight the move is not taken
+	 * away, however long it takes: it depends on nothing that waits for the move. From any thread. */
+	int (*flight)(uint32_t section, int begin);
 };
 
 #endif

@@ -108,7 +108,10 @@ static int choose(unsigned *seed, unsigned of, uint32_t states, uint64_t *ids, u
 static int out_batch(const uint64_t *ids, const uint64_t *at, int n)
 {
     uint64_t slot;
-    int r = 0;
+    int r = memory->flight(0, 1);
+
+    if (r)
+        return r;
 
     for (int i = 0; i < n && !r; i++) {
         r = memory->slot(0, ids[i], &slot);
@@ -117,6 +120,7 @@ static int out_batch(const uint64_t *ids, const uint64_t *at, int n)
     }
     if (!r)
         r = (int)finish(copies);
+    memory->flight(0, 0);
     return r ? r : memory->away(0, ids, n);
 }
 
@@ -125,6 +129,10 @@ static int in_batch(const uint64_t *ids, const uint64_t *at, int n)
     uint64_t slot;
     int r = memory->load(0, ids, n);
 
+    if (!r)
+        r = memory->flight(0, 1);
+    if (r)
+        return r;
     for (int i = 0; i < n && !r; i++) {
         r = memory->slot(0, ids[i], &slot);
         if (!r)
@@ -132,6 +140,7 @@ static int in_batch(const uint64_t *ids, const uint64_t *at, int n)
     }
     if (!r)
         r = (int)finish(copies);
+    memory->flight(0, 0);
     return r ? r : memory->loaded(0, ids, n);
 }
 

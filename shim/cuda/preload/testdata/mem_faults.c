@@ -563,6 +563,53 @@ static void dead_engine(void)
     nothing_is_left();
 }
 
+static uint64_t lands_at;
+
+static void lands(void)
+{
+    if (clock_ns < lands_at)
+        return;
+    meanwhile = NULL;
+    WANT(xm_memory.flight(0, 0), 0);
+}
+
+/* What an engine has in flight is waited for, however long; and after that the engine as ever. */
+static void flights_land(void)
+{
+    uint64_t ids[1], slot;
+
+    anew(1);
+    WANT(xm_memory.flight(0, 1), -EPERM);
+    WANT(xm_memory.flight(3, 1), -ENODEV);
+    WANT(xm_mem_allocate(m, contexts[0], 32u << 20, &blocks[0].at), 0);
+    blocks[0].bytes = 32u << 20;
+    stamp(&blocks[0]);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.list(0, views, HANDLES), 1);
+    ids[0] = views[0].id;
+    WANT(xm_memory.slot(0, ids[0], &slot), 0);
+    WANT(xm_memory.flight(0, 1), 0);
+    WANT(xm_memory.end(0), -EBUSY);
+    lands_at = clock_ns + 5000000000u;
+    meanwhile = lands;
+    WANT(xm_memory_ready(0), 0);
+    TRUE(clock_ns >= lands_at + 500000000u && clock_ns < lands_at + 600000000u);
+    TRUE(!meanwhile);
+    WANT(xm_memory.flight(0, 1), -EPERM);
+    WANT(xm_memory.end(0), -EPERM);
+    xm_memory_opened(0);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.flight(0, 1), 0);
+    WANT(xm_memory.flight(0, 0), 0);
+    WANT(xm_memory.end(0), 0);
+    WANT(xm_memory_ready(0), 0);
+    xm_memory_opened(0);
+    all_is_well();
+    nothing_is_left();
+}
+
 /* A drained process is stopped by its closed gate with nothing outstanding, whoever waits there. */
 static void drained(void)
 {
@@ -812,6 +859,7 @@ int main(void)
 {
     fake_memory_begin();
     dead_engine();
+    flights_land();
     drained();
     room_is_asked_for();
     load_fails_at_every_call();
