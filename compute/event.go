@@ -90,6 +90,14 @@ type Prolonged struct {
 	By     time.Duration
 }
 
+// CommandLength says how long the commands of a task are on a device, where they are
+// long and that is known well; 0: not. UP and PUP then end a turn in the middle of a command.
+type CommandLength struct {
+	Task   TaskID
+	Device Device
+	Length time.Duration
+}
+
 // PolicyChanged replaces the policy of all devices. It takes effect in the
 // same Apply; tasks, readiness and hints stay as they are.
 type PolicyChanged struct{ Policy Policy }
@@ -107,6 +115,7 @@ func (CPUPriorityChanged) event() {}
 func (Overran) event()            {}
 func (SwitchCost) event()         {}
 func (Prolonged) event()          {}
+func (CommandLength) event()      {}
 func (PolicyChanged) event()      {}
 func (Tick) event()               {}
 
@@ -180,6 +189,8 @@ type TaskState struct {
 	// Late is by how much its turns began later than it was given them, and were
 	// prolonged, in all.
 	Late time.Duration
+	// Command is what CommandLength told last of a task that runs by itself.
+	Command time.Duration
 
 	// Seniority is set for a gang, and Summoned where it is let run on another
 	// device if it may run here as well: a policy of turns gives it a turn at

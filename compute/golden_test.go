@@ -208,6 +208,9 @@ func parseEvent(f []string) (Event, error) {
 	case "cpu":
 		n, err := strconv.Atoi(rest[0])
 		return CPUPriorityChanged{task, n}, err
+	case "commands":
+		length, err := time.ParseDuration(rest[1])
+		return CommandLength{task, Device(rest[0]), length}, err
 	case "overran":
 		by, err := time.ParseDuration(rest[1])
 		return Overran{Task: task, Device: Device(rest[0]), By: by}, err

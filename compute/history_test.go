@@ -46,12 +46,14 @@ func (d drawn) history(t *rapid.T) []step {
 func (d drawn) event(t *rapid.T) Event {
 	task := TaskID(rapid.IntRange(1, d.tasks).Draw(t, "task"))
 	device := rapid.SampledFrom(d.devices).Draw(t, "device")
-	kind := rapid.IntRange(0, 20).Draw(t, "kind")
+	kind := rapid.IntRange(0, 21).Draw(t, "kind")
 	switch {
 	case d.calm && kind < 4:
 		return TaskAdded{task, device, calmHints(task)}
 	case d.calm && kind > 14:
 		return Tick{}
+	case kind == 21:
+		return CommandLength{task, device, time.Duration(rapid.IntRange(0, 80).Draw(t, "command")) * 100 * time.Microsecond}
 	case kind == 20 && d.overruns:
 		return Overran{
 			Task: task, Device: device, By: time.Duration(rapid.IntRange(0, 60).Draw(t, "over")) * 100 * time.Microsecond,

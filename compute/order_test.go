@@ -120,6 +120,8 @@ func (p *plainShares) tick(h *turner, _ time.Duration) {
 	}
 }
 
+func (p *plainShares) wholes() bool { return p.of.long }
+
 func (p *plainShares) overtakes(h *turner) bool {
 	weight, _ := p.parts(h)
 	return p.of.lead > 0 && slices.ContainsFunc(p.woke, func(t *turner) bool {

@@ -20,6 +20,8 @@ type seat struct {
 	told  Grant
 	known bool // told says what the caller knows
 
+	command time.Duration // length of its commands; 0: not known, or short
+
 	ran   time.Duration // until since, corrected by Overran
 	since time.Duration // start of the present run, if running
 
@@ -108,6 +110,9 @@ func (p *party) state(now time.Duration) TaskState {
 		Task: p.id, Device: p.device.name, Hints: *p.hints(), CPUPriority: first.task.cpu,
 		Ready: p.busy(), ReadySince: p.readySince,
 		Open: p.open, Mode: p.device.mode(first), RunTime: p.ran, Late: p.late,
+	}
+	if len(p.members) == 1 {
+		state.Command = first.command
 	}
 	for _, m := range p.members[1:] {
 		state.CPUPriority = max(state.CPUPriority, m.task.cpu)

@@ -96,11 +96,23 @@ func (s *Scheduler) take(e Event) {
 		s.prolonged(e)
 	case Overran:
 		s.overran(e)
+	case CommandLength:
+		s.setCommand(e)
 	case SwitchCost:
 		s.costs[e.Device] = max(e.Cost, 0)
 		s.setCosts()
 	case PolicyChanged:
 		s.setPolicy(e.Policy)
+	}
+}
+
+func (s *Scheduler) setCommand(e CommandLength) {
+	if d := s.device(e.Device); d != nil && d.seats[e.Task] != nil {
+		seat := d.seats[e.Task]
+		seat.command = max(e.Length, 0)
+		if seat.party != nil {
+			d.domain.change(seat.party)
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ type shares struct {
 	weigh func(turnHints) int64
 	// length is a turn's, given the task's part of the weight of all.
 	length func(t *turner, weight, all int64, tasks int) time.Duration
-	long   bool          // turns are longer while nobody comes and goes
+	long   bool          // turns are longer while nobody comes and goes, and of whole commands
 	credit time.Duration // a sleeper's, in time of weight 1<<10
 	// lead is by how much one that wakes has to be behind the holder to end its
 	// turn, in time of the holder's weight; 0: it never does.
@@ -124,6 +124,8 @@ func (s *shares) leave(t *turner)                         { s.waiting.remove(t) 
 func (s *shares) next(time.Duration) *turner              { return s.waiting.first() }
 func (s *shares) empty() bool                             { return s.waiting.len() == 0 }
 
+func (s *shares) wholes() bool { return s.long }
+
 func (s *shares) hurries() bool { return s.long && s.calm.hurries() }
 
 func (s *shares) turn(t *turner, now time.Duration) time.Duration {
@@ -172,7 +174,7 @@ func (s *shares) follow(h *turner, left, end time.Duration) iter.Seq[*turner] {
 				return
 			}
 			w := s.weight(t)
-			after := turner{id: t.id, clock: t.clock + clockOf(s.turn(t, end), w)}
+			after := turner{id: t.id, clock: t.clock + clockOf(t.whole(s.turn(t, end), false), w)}
 			if byClock(&after, &again) {
 				again = after
 			}

@@ -76,6 +76,8 @@ type order interface {
 	// hurries says that somebody woke for whom the holder's turn, which has begun, is
 	// too long. It is as long then as turn says now.
 	hurries() bool
+	// wholes says that turns of long commands are of whole ones; see turner.whole.
+	wholes() bool
 	// capped says that a turn ends when its time is used up though nobody waits.
 	capped() bool
 }
@@ -93,6 +95,7 @@ func (plainOrder) tick(*turner, time.Duration)   {}
 func (plainOrder) overtakes(*turner) bool        { return false }
 func (plainOrder) due(*turner) time.Duration     { return 0 }
 func (plainOrder) hurries() bool                 { return false }
+func (plainOrder) wholes() bool                  { return false }
 func (plainOrder) capped() bool                  { return false }
 
 // turner is a task in a policy of turns.
@@ -104,11 +107,12 @@ type turner struct {
 	hints     turnHints
 	seniority Seniority
 
-	at   place
-	ran  time.Duration // booked so far
-	late time.Duration // that its turns began, as far as they were prolonged for it
-	left time.Duration // of a turn that was cut; 0: without end
-	link link[turner]  // in cut, called, or the order's
+	at      place
+	ran     time.Duration // booked so far
+	late    time.Duration // that its turns began, as far as they were prolonged for it
+	command time.Duration // length of its commands, if they are long
+	left    time.Duration // of a turn that was cut; 0: without end
+	link    link[turner]  // in cut, called, or the order's
 
 	// Of the orders.
 	index  int           // in a heap
@@ -216,6 +220,9 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 			r.length += after - before
 		}
 	}
+	if t.command = 0; r.order.wholes() {
+		t.command = s.Command
+	}
 	if wrong := s.RunTime - t.ran; wrong != 0 {
 		// It ran otherwise than by its turns: past their end, or as somebody that
 		// ran waited for it.
@@ -275,11 +282,13 @@ func (r *turns) hand(now time.Duration) {
 	if r.order.hurries() {
 		r.shorten(now)
 	}
+	var on *turner // whose turn ends now
 	if h := r.holder; h != nil {
 		over := r.end != 0 && now >= r.end && (r.order.capped() || r.waits())
 		// A gang keeps its turn to the end: it was hard to come by.
 		if over || !h.seniority.IsGang() && r.order.overtakes(h) {
 			r.put(h, waiting, now)
+			on = h
 		}
 	}
 	if g := r.oldestCalled(); g != nil {
@@ -289,7 +298,7 @@ func (r *turns) hand(now time.Duration) {
 			}
 			r.put(h, cut, now)
 		}
-		r.begin(g, r.order.turn(g, now), now)
+		r.begin(g, g.whole(r.order.turn(g, now), false), now)
 		return
 	}
 	if r.holder != nil {
@@ -298,7 +307,7 @@ func (r *turns) hand(now time.Duration) {
 	if t := r.cut.first(); t != nil {
 		r.begin(t, t.left, now)
 	} else if t := r.order.next(now); t != nil {
-		r.begin(t, r.order.turn(t, now), now)
+		r.begin(t, t.whole(r.order.turn(t, now), t == on), now)
 	}
 }
 
@@ -312,6 +321,22 @@ func (r *turns) begin(t *turner, length, now time.Duration) {
 	if length != 0 {
 		r.end = now + length + r.unused
 	}
+}
+
+// whole is the length of a turn that comes to whole commands: it ends in the middle of
+// the last, which goes on. If one ended just as the turn does, nobody could tell whether
+// another has begun: the task would be charged for one that it has not had, or have one
+// for nothing, and where commands come to whole turns (5 ms) that is so every time. A
+// task that goes on from its last turn begins in the middle of a command.
+func (t *turner) whole(length time.Duration, on bool) time.Duration {
+	if t.command <= 0 || length < t.command/2 {
+		return length
+	}
+	whole := (length + t.command/2) / t.command * t.command
+	if !on {
+		whole -= t.command / 2
+	}
+	return whole
 }
 
 // shorten ends the present turn as if it had begun with the length that it would
@@ -390,7 +415,7 @@ func (r *turns) Plan(now time.Duration) iter.Seq[Slot] {
 			end += t.left + r.cost
 		}
 		for t := range r.order.follow(r.holder, max(end-r.charged-r.unused, 0), end) {
-			length := r.order.turn(t, end)
+			length := t.whole(r.order.turn(t, end), false)
 			if !yield(r.slot(t, end, length)) || length == 0 {
 				return
 			}

@@ -52,6 +52,11 @@ func TestShareMetrics(t *testing.T) {
 	if got := spanError(all, time.Second); math.Abs(got-0.5) > 1e-9 { // a kernel of the third's 200
 		t.Errorf("expected error %v %%", got)
 	}
+	for least, want := range map[time.Duration]time.Duration{time.Second: 2 * time.Second, 5 * time.Second: 5 * time.Second} { // 400 of the third's
+		if got := spanOf(all, least); got != want {
+			t.Errorf("measured for %v where %v was asked for, want %v", got, least, want)
+		}
+	}
 }
 
 // Rates are those between two ends of the program that has the fewest: a kernel that

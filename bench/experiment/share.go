@@ -22,11 +22,13 @@ type Share struct {
 	// Kernels are lengths in us, one for all programs ("50") or one for each in turn
 	// ("50+5000": mixed).
 	Kernels []string
-	Span    time.Duration // of each measured part
+	Span    time.Duration // of each measured part, at least; see spanOf
 	Policy  string
 	Level   Level
 	Quantum time.Duration // 0: the policy's
 }
+
+const maxShareSpan = 5 * time.Minute
 
 // Validate says what is wrong with the experiment.
 func (s Share) Validate() error {
@@ -44,7 +46,7 @@ func (s Share) Validate() error {
 		}
 	}
 	return limit.First(
-		limit.Check("span", s.Span, 100*time.Millisecond, 5*time.Minute),
+		limit.Check("span", s.Span, 100*time.Millisecond, maxShareSpan),
 		limit.Check("quantum", s.Quantum, 0, 10*time.Second),
 	)
 }
@@ -220,7 +222,8 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 		}
 		r.native[key] = ofDevice(all, perS)
 	}
-	perS, err := r.run(ctx, all, true, r.s.Span)
+	span := spanOf(all, r.s.Span)
+	perS, err := r.run(ctx, all, true, span)
 	if err != nil {
 		return rows.Row{}, err
 	}
@@ -228,8 +231,8 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 	if err != nil {
 		return rows.Row{}, err
 	}
-	metrics["span_error_pct"] = spanError(all, r.s.Span)
-	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": r.level, "span_s": r.s.Span.Seconds()}
+	metrics["span_error_pct"] = spanError(all, span)
+	params := rows.Params{"target": target, "kernel_us": kernels, "policy": r.s.Policy, "level": r.level, "span_s": span.Seconds()}
 	if r.s.Quantum > 0 {
 		params["quantum_us"] = r.s.Quantum.Microseconds()
 	}
@@ -237,9 +240,13 @@ func (r *sharing) measure(ctx context.Context, target, kernels string) (rows.Row
 }
 
 // shareWarmUp is what passes before the measured part: policies begin a task with a
-// credit of its own, and how long its commands are is learnt from the first few, of which
-// a small share of the device makes 20 a second.
-const shareWarmUp = 1500 * time.Millisecond
+// credit of its own, and turns grow. It is longer where a program makes few kernels: how
+// long they are is learnt from the first few dozen, and then turns are fitted to that, by
+// which one may come a turn ahead.
+const (
+	shareWarmUp  = 1500 * time.Millisecond
+	kernelsBegin = 80
+)
 
 // run gives the kernels a second of each program.
 func (r *sharing) run(ctx context.Context, all []*shared, governed bool, span time.Duration) ([]float64, error) {
@@ -264,7 +271,11 @@ func (r *sharing) run(ctx context.Context, all []*shared, governed bool, span ti
 	if err := r.start(ctx, all, governed); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, shareWarmUp); err != nil {
+	warmUp := shareWarmUp
+	if governed {
+		warmUp = max(warmUp, min(lastOf(all, kernelsBegin), maxShareSpan))
+	}
+	if err := pause(ctx, warmUp); err != nil {
 		return nil, err
 	}
 	from := workloads.MonotonicNS()

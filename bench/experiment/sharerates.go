@@ -136,6 +136,25 @@ func shareMetrics(all []*shared, perS []float64, native float64) (rows.Metrics, 
 	return m, nil
 }
 
+// kernelsMeasured is how many kernels a program makes at least while its share is
+// measured: a turn of two more or less is half a percent of that, and what is left of a
+// turn at either end less.
+const kernelsMeasured = 400
+
+// lastOf is how long it takes until each program has made so many kernels.
+func lastOf(all []*shared, kernels int) (long time.Duration) {
+	for _, p := range all {
+		long = max(long, time.Duration(float64(kernels)*p.kernelUS*1e3/(p.target/100)))
+	}
+	return long
+}
+
+// spanOf is how long the shares of programs are measured: longer than asked for where
+// one of them would make too few kernels to tell its share within a percent.
+func spanOf(all []*shared, least time.Duration) time.Duration {
+	return max(least, min(lastOf(all, kernelsMeasured), maxShareSpan))
+}
+
 // spanError is how far a share can be from what it would be over a span without end,
 // in percent of itself: whole kernels are counted, and turns end with whole ones, so
 // that a program may be one of its kernels ahead or behind.

@@ -24,11 +24,15 @@ ratio      the first's time to the second's; a program's time is its kernels a s
            a part of what it makes when it always has its turn (an idle competitor beside)
 error      the farthest that a program's share of the time is from its target, of that
 span error how far a share can be off because whole kernels and turns are counted: one
-           kernel of its program in --span
+           kernel of its program in the span
 fill       the least part of the device that a program uses alone; where it is under 97 %,
            there is no row: of what programs leave unused no scheduler can make shares
 total      what all made together, each as a part of what it makes alone without us, in
            percent of what they make together without us
+
+A share is measured for --span, or for as long as each program needs to make 400 kernels
+if that is longer: of 5 ms kernels a tenth of the device makes 100 in 5 s, in turns of two
+or three, so that one turn more or less is 2 or 3 percent of it. span_s is what it was.
 
 --kernel-us takes one length for all programs, or one for each joined by + (mixed).`,
 		Example: "  xbench share --target 75:25 --kernel-us 50,5000,50+5000\n  xbench share --target 50:30:20 --policy PUP --span 20s",
@@ -53,7 +57,7 @@ total      what all made together, each as a part of what it makes alone without
 	f := cmd.Flags()
 	f.StringSliceVar(&e.Targets, "target", []string{"75:25", "90:10", "50:30:20"}, "shares in percent")
 	f.StringSliceVar(&e.Kernels, "kernel-us", []string{"50", "5000", "50+5000"}, "lengths of the kernels, in us")
-	f.DurationVar(&e.Span, "span", 10*time.Second, "length of each measured part")
+	f.DurationVar(&e.Span, "span", 10*time.Second, "length of each measured part, at least")
 	f.StringVar(&e.Policy, "policy", "PUP", "policy")
 	f.DurationVar(&e.Quantum, "quantum", 0, "length of a turn; 0: the policy's")
 	f.StringVar(&level, "level", "2", "preemption level of the programs: auto, 1, 2, 3")

@@ -26,8 +26,12 @@ const mostSwitch = 2 * time.Millisecond
 
 // tellSwitch has the policies know what a turn costs on a device.
 func (p *Plane) tellSwitch(d *device) {
-	cost := min(time.Duration(betweenCommands*float64(d.costs().Switch)), mostSwitch)
-	p.events = append(p.events, compute.SwitchCost{Device: d.id, Cost: cost})
+	p.events = append(p.events, compute.SwitchCost{Device: d.id, Cost: switchCost(d)})
+}
+
+// switchCost is what a turn costs on a device.
+func switchCost(d *device) time.Duration {
+	return min(time.Duration(betweenCommands*float64(d.costs().Switch)), mostSwitch)
 }
 
 // NotProbed is why a device offers no Level 3 of which nothing else is known.

@@ -50,6 +50,8 @@ type overrun struct {
 	lengths int // that it was learnt from, to fewLengths
 	ran     time.Duration
 	count   uint64
+	stops   int           // since that look
+	said    time.Duration // length that the scheduler knows; 0: none
 
 	drains bool // others' gates wait until nothing runs on
 	vain   int  // waits in vain in a row
@@ -144,19 +146,36 @@ func (p *Plane) release(d *device) {
 func (p *Plane) measure(st *seat, finished uint64) {
 	o := &st.overrun
 	first := o.count == 0 || finished < o.count // queues that have ended count no more
-	if !first && finished-o.count < measured {
+	if o.stops++; !first && finished-o.count < measured {
 		return
 	}
 	ran := p.sched.RunTime(st.id, st.device.id)
 	if !first {
-		sample := (ran - o.ran) / time.Duration(finished-o.count)
+		n := time.Duration(finished - o.count)
+		sample := (ran - o.ran) / n
+		sample -= min(sample/2, switchCost(st.device)*time.Duration(o.stops)/n)
 		if o.length == 0 {
 			o.length = sample
 		}
 		o.length += (sample - o.length) / 4
 		o.lengths = min(o.lengths+1, fewLengths)
+		p.tellLength(st)
 	}
-	o.ran, o.count = ran, finished
+	o.ran, o.count, o.stops = ran, finished, 0
+}
+
+// tellLength tells how long a seat's commands are, where it is worth ending a turn in
+// the middle of one: half a percent is the half of one in a turn of a hundred.
+func (p *Plane) tellLength(st *seat) {
+	o := &st.overrun
+	length := o.length
+	if length < longCommand || o.lengths < fewLengths || st.gateless() {
+		length = 0
+	}
+	if off := length - o.said; max(off, -off) > length/200 {
+		o.said = length
+		p.events = append(p.events, compute.CommandLength{Task: st.id, Device: st.device.id, Length: length})
+	}
 }
 
 // tellOverruns tells what the stopped seats of a device have taken since it was

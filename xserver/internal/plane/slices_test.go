@@ -54,9 +54,10 @@ func (s *sliced) work(d time.Duration) {
 // TestSharesOnTimeSlices: turns shorter than the device's own time slices, in
 // which a command may not even have begun, are charged for what they took, and not
 // for the switch between them, though the sheet says something else of it: it is of
-// one in mid-kernel. Whole rounds are counted.
+// one in mid-kernel. Whole rounds are
+// counted, and so many that a turn more or less is nothing.
 func TestSharesOnTimeSlices(t *testing.T) {
-	const total, step, slice, cost = 6 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond, 160 * time.Microsecond
+	const total, step, slice, cost = 20 * time.Second, 20 * time.Microsecond, 2 * time.Millisecond, 160 * time.Microsecond
 	short, long := 60*time.Microsecond, 5020*time.Microsecond
 	for _, c := range []struct {
 		shares  []int
