@@ -266,7 +266,8 @@ func awaitSocket(ctx context.Context, d *Child, path string) error {
 }
 
 func (l *Lab) scheduledEnv() []string {
-	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib, "XMSCHED_STATE="+l.stateDir())
+	return append(append([]string(nil), l.env...), "XMSCHED_DIR="+l.RunDir(), "XMSCHED_LIB="+l.Places.Lib, "XMSCHED_STATE="+l.stateDir(),
+		"XMSCHED_TEMPLATES="+filepath.Join(l.dir, "templates"))
 }
 
 // start starts a program in the given way; nil: by itself.

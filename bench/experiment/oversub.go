@@ -143,7 +143,7 @@ func (l *Lab) RunOversub(ctx context.Context, o Oversub, report func(what string
 	}
 	defer l.StopDaemon()
 	report("oversub: the link", 0, 1)
-	r := &oversubscribed{lab: l, o: o, report: report, alone: map[string][]inMemory{}}
+	r := &oversubscribed{lab: l, o: o, report: report, alone: map[string][]inMemory{}, learnt: map[string]bool{}}
 	if r.link, err = l.link(ctx); err != nil {
 		return nil, err
 	}
@@ -169,6 +169,7 @@ type oversubscribed struct {
 	report func(string, int, int)
 	link   linkRates
 	alone  map[string][]inMemory // of each kind of program of a workload
+	learnt map[string]bool       // workloads whose kernels are known
 	rows   []rows.Row
 }
 
@@ -214,6 +215,11 @@ func (r *oversubscribed) group(ctx context.Context, g group) error {
 		}
 	}
 	ours := slices.DeleteFunc(slices.Clone(r.o.Policies), func(p string) bool { return p == PolicyPaging })
+	if slices.Contains(ours, memory.Predict.String()) {
+		if err := r.learn(ctx, g); err != nil {
+			return fmt.Errorf("learning: %w", err)
+		}
+	}
 	if len(ours) > 0 {
 		if err := r.managed(ctx, g, ours); err != nil {
 			return err

@@ -65,6 +65,47 @@ func (r *oversubscribed) measureAlone(ctx context.Context, g group) error {
 	return nil
 }
 
+// learn has it learnt what the kernels of a workload touch whose turns touch a part of its
+// memory: from runs on little memory, with other sizes of pieces than are measured.
+func (r *oversubscribed) learn(ctx context.Context, g group) error {
+	if !phased(g.workload) || r.learnt[g.workload] {
+		return nil
+	}
+	r.lab.StopDaemon()
+	if err := r.lab.Daemon(ctx); err != nil {
+		return err
+	}
+	defer r.lab.StopDaemon()
+	ctx, cancel := r.limited(ctx, g, 0)
+	defer cancel()
+	for i, piece := range []memory.Bytes{2 * memory.MiB, 4 * memory.MiB, 6 * memory.MiB} {
+		r.report(r.what(g, "learning"), i, 3)
+		t := r.touch(g, piece)
+		t.Bytes, t.Phase = uint64(piece)*uint64(2*workloads.LeastPieces(g.workload)), 1
+		t.Steps = 2 * workloads.LeastPieces(g.workload)
+		c, err := r.lab.muster(ctx, []hungry{patterned{t}}, 1, func(int) way {
+			return &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
+		})
+		if err != nil {
+			return err
+		}
+		if err := c.begin(); err != nil {
+			c.kill()
+			return err
+		}
+		all, err := c.ends(ctx)
+		c.kill()
+		if err != nil {
+			return err
+		}
+		if all[0].wrong > 0 {
+			return fmt.Errorf("%d words are wrong while it is learnt from", all[0].wrong)
+		}
+	}
+	r.learnt[g.workload] = true
+	return nil
+}
+
 // together lets programs run for a span and end, and gives the span.
 func (r *oversubscribed) together(ctx context.Context, c *crew) (all []course, from, to int64, err error) {
 	defer c.kill()

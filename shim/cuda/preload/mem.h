@@ -202,6 +202,8 @@ XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; f
 /* A free slot of that size, or a new one. Beyond what the daemon allows, or the host has,
  * a clean copy is given up for it, or free ones of other sizes; then CUDA_ERROR_OUT_OF_MEMORY. */
 XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot);
+/* A slot more would be beyond the process's part of the host. */
+XM_INTERNAL bool xm_slot_bounded(struct xm_mem *m, uint64_t bytes);
 /* xm_mem_lock held. */
 XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
 XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);

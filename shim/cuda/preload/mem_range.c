@@ -94,7 +94,9 @@ static struct xm_range *records(struct xm_mem *m, CUcontext context, uint64_t by
 	return r;
 }
 
-/* Physical memory for a segment, on the device where there is room. */
+#define HOST_ASKS 25 /* of 20 ms: others may have to give up theirs, and to unmake 32 MiB takes some ms */
+
+/* Physical memory for a segment, on the device where there is room. A part of the host grows as it is asked for. */
 static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 {
 	struct xm_mem *m = s->range->mem;
@@ -104,6 +106,15 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 	if (s->device)
 		return CUDA_SUCCESS;
 	r = xm_slot_get(m, s->bytes, &s->slot);
+	for (int i = 0; r == CUDA_ERROR_OUT_OF_MEMORY && xm_slot_bounded(m, s->bytes) && i < HOST_ASKS; i++) {
+		bool at_once = false;
+
+		(void)xm_room_ask(m, rest);
+		s->device = xm_room_piece(m, s->bytes, rest, &at_once);
+		if (s->device)
+			return CUDA_SUCCESS;
+		r = xm_slot_get(m, s->bytes, &s->slot);
+	}
 	if (r)
 		return r;
 	pthread_mutex_lock(&xm_mem_lock);

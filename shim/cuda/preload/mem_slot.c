@@ -46,6 +46,16 @@ static uint64_t too_much(const struct xm_mem *m, uint64_t bytes)
 	return most && m->slots_all + bytes > most ? m->slots_all + bytes - most : 0;
 }
 
+bool xm_slot_bounded(struct xm_mem *m, uint64_t bytes)
+{
+	bool bounded;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	bounded = too_much(m, bytes) != 0;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return bounded;
+}
+
 /* A record, and its bytes counted before they are there, so that two threads cannot both have the last of the bound. */
 static struct xm_host_slot *begin(struct xm_mem *m, uint64_t bytes)
 {

@@ -76,6 +76,7 @@ func TestMemoryUnmanagedIsTheDrivers(t *testing.T)       { memory(t, "plain", "K
 func TestMemoryAnsweredTooLateIsTheDrivers(t *testing.T) { memory(t, "plain", "KEEPER_LATE=1") }
 
 func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)   { memory(t, "bounded", bounds()...) }
+func TestAPartOfTheHostIsAskedFor(t *testing.T)          { memory(t, "part") }
 func TestCase23WhatTheProgramMapsIsCounted(t *testing.T) { memory(t, "mapped") }
 func TestCase25FreeAndTotalAgree(t *testing.T)           { memory(t, "answers") }
 func TestCase28SharingIsRefused(t *testing.T)            { memory(t, "shared") }

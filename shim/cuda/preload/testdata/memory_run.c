@@ -660,6 +660,49 @@ static void bounded(void)
     check_block(&c);
 }
 
+static _Atomic bool giving;
+
+/* What the daemon does for who asks, after a while: its part of the host grows. */
+static void *gives(void *unused)
+{
+    while (giving) {
+        if (figure(&section()->client_memory.asked)) {
+            usleep(50000);
+            __atomic_fetch_add(&section()->daemon_memory.host, 32 * MIB, __ATOMIC_RELAXED);
+            bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+        }
+        usleep(1000);
+    }
+    return unused;
+}
+
+/* A part of the host that does not hold an allocation is asked for before that fails, and not for ever. */
+static void part(void)
+{
+    struct block a, b;
+    pthread_t daemon;
+    CUdeviceptr p;
+    uint64_t from;
+
+    managed();
+    __atomic_store_n(&section()->daemon_memory.host, 32 * MIB, __ATOMIC_RELAXED);
+    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+    giving = true;
+    WANT(pthread_create(&daemon, NULL, gives, NULL), 0);
+    a = make_block(64 * MIB);
+    b = make_block(160 * MIB);
+    giving = false;
+    pthread_join(daemon, NULL);
+    check_block(&a);
+    check_block(&b);
+    WANT(count(XM_SEGMENT_HOST), 5);
+    from = now();
+    while (!cuMemAlloc_v2(&p, 32 * MIB)) /* what it was given more than it asked for */
+        from = now();
+    TRUE(now() - from < 5000000000u);
+    WANT(figure(&section()->client_memory.asked), 0);
+}
+
 /* The management library, by whatever number it knows the device, tells what the driver tells. */
 static void management(void)
 {
@@ -877,7 +920,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
