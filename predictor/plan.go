@@ -190,9 +190,10 @@ type Use struct {
 }
 
 // Ahead calls yield with what will be touched before the horizon, in the order of
-// time, as though one command ran after the other. It ends sooner where no more is
-// known, and after one period: from there on nothing new is touched. It returns
-// how far it came.
+// time, as though one command ran after the other. After one period it ends: from there
+// on nothing new is touched. Where the sequence does not repeat, as in between two things
+// that a program does, it is taken to go on with what it did last, the latest first: the
+// working set of the past (Denning 1968). It returns how far it came.
 func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) (now time.Duration) {
 	for _, t := range p.slow {
 		if !yield(Use{0, t}) {
@@ -219,6 +220,14 @@ func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) (now time.Dura
 			return
 		}
 	}
-	p.period.ahead(emit)
+	if p.period.sure {
+		p.period.ahead(emit)
+		return
+	}
+	for n := p.period.next; n > 0 && p.period.kept(n-1); n-- {
+		if p.completed(n-1) && !emit(n-1) {
+			return
+		}
+	}
 	return
 }

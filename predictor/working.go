@@ -12,7 +12,7 @@ type Working struct {
 	// Bytes is their sum.
 	Bytes uint64
 	// Until is how far ahead is known; less than the horizon where the commands
-	// come to an end and do not repeat, or repeat sooner.
+	// repeat sooner, or there were fewer.
 	Until time.Duration
 
 	seen []span // by address

@@ -2,6 +2,7 @@ package mover
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -90,6 +91,15 @@ func (e *Engine) Foreseen(index int) {
 	s := e.section(index)
 	s.foreseen.Store(true)
 	s.ring()
+}
+
+// Away says whether some of the memory of a section in a range is not on the device now.
+// From any goroutine; it takes as long as listing all of it.
+func (e *Engine) Away(index int, address, bytes uint64) bool {
+	list, err := e.config.Memory.List(index, nil)
+	return err == nil && slices.ContainsFunc(list, func(s memory.Segment) bool {
+		return s.Address < address+bytes && address < s.Address+uint64(s.Bytes) && s.State != memory.Device
+	})
 }
 
 // watch rings when a word of the board changes.

@@ -289,16 +289,23 @@ func chunks(t *predictor.Touch, yield func(base, bytes uint64) bool) {
 	}
 }
 
-// state is what there is of a section's forecast; nil: nothing. It is known when the
-// program repeats itself, and every command of a period said what it touches.
-// Precondition: mu is held.
+// lately is how many commands a program that does not repeat itself must have made lately
+// for them to say what it will touch.
+const lately = 64
+
+// state is what there is of a section's forecast; nil: nothing. It is known when every
+// command of a period said what it touches, or of the last ones if the program does not
+// repeat itself. Precondition: mu is held.
 func (f *Forecast) state(section int) (s *sectionForecast, known bool) {
 	if f.since == 0 || section < 0 || section >= len(f.sections) || f.sections[section] == nil {
 		return nil, false
 	}
 	s = f.sections[section]
-	period := uint64(s.plan.Period())
-	return s, period > 0 && (s.unknown == 0 || s.commands-s.unknown >= period)
+	span := uint64(s.plan.Period())
+	if span == 0 {
+		span = lately
+	}
+	return s, s.commands >= span && (s.unknown == 0 || s.commands-s.unknown >= span)
 }
 
 // Next implements mover.Uses.

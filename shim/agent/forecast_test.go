@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type program struct {
 	ranges   []byte
 	graphs   map[uint64][]byte
 	told     int
+	away     bool // memory is on the host
 }
 
 const (
@@ -47,7 +49,7 @@ func newProgram(t *testing.T) *program {
 		p.ranges = append(p.ranges, p.record(CommandAlloc, 0, 0, forecastBase+i*forecastRange, forecastRange, 0)...)
 	}
 	known := NewKnowledge(nil, func(err error) { t.Error(err) })
-	p.f = &feeder{forecast: NewForecast(p, known), view: view, tell: func(int) { p.told++ }, buffer: make([]byte, 64*CommandBytes)}
+	p.f = &feeder{forecast: NewForecast(p, known), view: view, tell: func(int) { p.told++ }, away: func(_ int, address, bytes uint64) bool { return p.away }, buffer: make([]byte, 64*CommandBytes)}
 	return p
 }
 
@@ -183,6 +185,74 @@ func TestForecastFollowsAPeriod(t *testing.T) {
 	}
 	if _, known := p.f.forecast.Next(1, time.Second); known {
 		t.Error("a device that is not used is foreseen")
+	}
+}
+
+// TestForecastBetweenPeriods: a program that goes from one part of its memory to another,
+// or never repeats itself, is taken to go on with what it did last.
+func TestForecastBetweenPeriods(t *testing.T) {
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	random := rand.New(rand.NewPCG(1, 2))
+	launch := func(n int, of ...uint64) {
+		for range n {
+			p.launches(1+random.Uint32N(3), of[random.IntN(len(of))])
+		}
+		p.looks()
+	}
+	launch(lately/2, 0, 1)
+	if _, known := p.uses(); known {
+		t.Error("foreseen after a few commands that do not repeat")
+	}
+	launch(10*lately, 0, 1)
+	if list, known := p.uses(); !known || len(list) != 2 || max(list[0], list[1]) != 1 {
+		t.Errorf("foreseen: %v, %v", list, known)
+	}
+	launch(lately, 5)
+	launch(3, 6)
+	if list, known := p.uses(); !known || list[0] != 6 || list[1] != 5 {
+		t.Errorf("after it went on: %v, %v", list, known)
+	}
+	p.launches(0, 0) // nobody knows its parameters
+	p.looks()
+	if _, known := p.uses(); known {
+		t.Error("foreseen though the last command did not say what it touches")
+	}
+	launch(lately, 5, 6)
+	if _, known := p.uses(); !known {
+		t.Error("not foreseen though that is long past")
+	}
+}
+
+// TestSlowForItsMemory: of a command that was slow as its memory was away nothing is
+// learnt; of one whose memory was there, that more than was foretold is touched.
+func TestSlowForItsMemory(t *testing.T) {
+	for _, away := range []bool{true, false} {
+		p := newProgram(t)
+		p.predict(true)
+		p.looks()
+		p.away = away
+		p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+		fill := func() { p.submits(CommandFill, 0, 0, forecastBase+3*forecastRange, 4096, 1, 4096) }
+		for range 2 * lately {
+			fill()
+			p.looks()
+		}
+		fill()
+		p.now += uint64(10 * time.Millisecond)
+		p.looks()
+		whole := false
+		seq, known := p.f.forecast.Next(0, time.Second)
+		if !known {
+			t.Fatal("not foreseen")
+		}
+		for u := range seq {
+			whole = whole || u.Bytes == forecastRange
+		}
+		if whole == away {
+			t.Errorf("away %t: all of the allocation is foreseen: %t", away, whole)
+		}
 	}
 }
 

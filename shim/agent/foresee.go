@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,7 +30,7 @@ const (
 // foresee feeds the forecast while the daemon behind the board wants one, until ctx
 // ends.
 func (a *Agent) foresee(ctx context.Context, view *board.Board) {
-	f := &feeder{forecast: a.forecast, view: view, tell: a.engine.Foreseen, buffer: make([]byte, 64*CommandBytes)}
+	f := &feeder{forecast: a.forecast, view: view, tell: a.engine.Foreseen, away: a.engine.Away, buffer: make([]byte, 64*CommandBytes)}
 	defer f.stop()
 	for ctx.Err() == nil {
 		pause := f.look(monotonic())
@@ -54,6 +55,7 @@ type feeder struct {
 	forecast *Forecast
 	view     *board.Board
 	tell     func(section int)
+	away     func(section int, address, bytes uint64) bool // some of that memory is not on the device
 	buffer   []byte
 
 	on      bool
@@ -65,6 +67,11 @@ type feeder struct {
 		known  bool
 		period int
 	}
+}
+
+// gone says whether some of a range is not on the device.
+func (f *feeder) gone(section int, r predictor.Range) bool {
+	return r.Bytes > 0 && f.away(section, r.Base, r.Bytes)
 }
 
 // wants says whether any section is to be foreseen.
@@ -143,7 +150,7 @@ func (f *feeder) feed(now uint64) (some bool) {
 		f.start(now)
 		return true
 	}
-	f.forecast.complete(f.view, now)
+	f.forecast.complete(f.view, now, f.gone)
 	return some
 }
 
@@ -181,7 +188,7 @@ type queueTimes struct {
 // submitted is a command that has not completed.
 type submitted struct {
 	sequence, id uint64
-	bases        [4]uint64 // where it touches first
+	first        [4]predictor.Range // what it touches first
 }
 
 // maxPending bounds what is followed of a queue: in free run 256 are outstanding.
@@ -204,15 +211,16 @@ func (s *sectionForecast) submitted(c *Command, id uint64, touches []predictor.T
 		q.pending, q.mark = q.pending[:0], 0
 	}
 	p := submitted{sequence: c.Sequence, id: id}
-	for i := range min(len(touches), len(p.bases)) {
-		p.bases[i] = touches[i].Base
+	for i := range min(len(touches), len(p.first)) {
+		whole := touches[i].Span()
+		p.first[i] = predictor.Range{Base: whole.Base, Bytes: whole.Bytes}
 	}
 	q.pending = append(q.pending, p)
 }
 
 // complete takes in which commands have completed, and learns how long they took
 // where nothing was stopped meanwhile.
-func (f *Forecast) complete(view *board.Board, now uint64) {
+func (f *Forecast) complete(view *board.Board, now uint64, gone func(section int, r predictor.Range) bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, s := range f.sections {
@@ -224,14 +232,14 @@ func (f *Forecast) complete(view *board.Board, now uint64) {
 			v := view.Slot(index).Snapshot()
 			done := max(v.Completed, v.Synced)
 			s.plan.Complete(uint32(index), done)
-			f.finished(s, q, done, now, ran)
+			f.finished(s, q, done, now, ran, func(r predictor.Range) bool { return gone(i, r) })
 		}
 	}
 }
 
 // finished learns from the commands of a queue up to one that completed: each took an
 // equal part of the time.
-func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64, ran bool) {
+func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64, ran bool, gone func(predictor.Range) bool) {
 	n := 0
 	for n < len(q.pending) && q.pending[n].sequence <= done {
 		n++
@@ -246,9 +254,10 @@ func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64,
 		each := time.Duration(now-q.mark) / time.Duration(n)
 		for i := range q.pending[:n] {
 			p := &q.pending[i]
-			// Of several at once nobody knows which was slow.
-			if s.plan.Took(p.id, each) && n == 1 {
-				s.plan.Mark(touchesAt(p.bases[:]), &f.ranges)
+			// Of several at once nobody knows which was slow; and one whose memory was not
+			// there, as was known, says nothing against what is known of it.
+			if s.plan.Took(p.id, each) && n == 1 && !slices.ContainsFunc(p.first[:], gone) {
+				s.plan.Mark(touchesAt(p.first[:]), &f.ranges)
 			}
 		}
 	}
@@ -256,11 +265,11 @@ func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64,
 	q.mark = now
 }
 
-func touchesAt(bases []uint64) []predictor.Touch {
+func touchesAt(list []predictor.Range) []predictor.Touch {
 	var out []predictor.Touch
-	for _, b := range bases {
-		if b != 0 {
-			out = append(out, predictor.Touch{Base: b, Bytes: 1, Count: 1, Access: predictor.Read})
+	for _, r := range list {
+		if r.Base != 0 {
+			out = append(out, predictor.Touch{Base: r.Base, Bytes: 1, Count: 1, Access: predictor.Read})
 		}
 	}
 	return out
