@@ -164,11 +164,13 @@ func (r *oversubscribed) measuring(g group, policies int) (sum time.Duration) {
 	return sum
 }
 
-// spans of a part: until every program had its turn twice, and then as many turns
-// each as are asked for.
+// spans of a part: until every program had its turn twice, or went through all parts of its
+// memory, one a turn, once and a bit: what comes next can be known from then on. And then
+// as many turns each as are asked for.
 func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.Duration) {
 	round := time.Duration(g.tasks) * slice
-	settle, span = max(2*round, r.o.Span/4), max(time.Duration(r.o.Cycles)*round, r.o.Span)
+	turns := max(2, workloads.Phases(g.workload)+2)
+	settle, span = max(time.Duration(turns)*round, r.o.Span/4), max(time.Duration(r.o.Cycles)*round, r.o.Span)
 	if round > 0 { // whole rounds, so that each has as many turns
 		span = (span + round - 1) / round * round
 	}

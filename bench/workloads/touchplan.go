@@ -54,6 +54,18 @@ func LeastPieces(pattern string) int {
 	return 1
 }
 
+// Phases is how many phases a pattern has before it begins anew; 0: it has none, or never
+// does.
+func Phases(pattern string) int {
+	switch pattern {
+	case PatternSparse:
+		return sparseParts
+	case PatternModels:
+		return modelParts
+	}
+	return 0
+}
+
 func (p touchPlan) validate() error {
 	if !slices.Contains(Patterns(), p.pattern) {
 		return fmt.Errorf("pattern %q is none of %v", p.pattern, Patterns())
