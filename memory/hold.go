@@ -13,7 +13,8 @@ import (
 // is held back at the beginning until its memory is there, since what is missing
 // costs as much again at every pass over it, and takes the way that others wait for;
 // later on only for a short stop, if there is a batch to bring in, or all that is
-// missing, and it ran long enough since the last.
+// missing, and it ran long enough since the last. The first exchange is made at once where
+// it began with all that it was to use: what it turned to then it reads from the host.
 func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
@@ -31,9 +32,12 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	batch := max(s.incoming(), s.Exchange)
 	whole := s.missing() >= Granularity && s.incoming() >= s.missing()
 	if now >= s.patience && (batch >= BatchBytes || whole) {
-		again := s.patience + 4*p.config.Link.Time(batch) + 4*ahead
+		again := s.patience
+		if s.waited || s.incoming() >= Granularity {
+			again += 4*p.config.Link.Time(batch) + 4*ahead
+		}
 		if now >= again {
-			s.patience = now + p.patience(batch)
+			s.patience, s.waited = now+p.patience(batch), true
 		}
 		p.wake(now, again)
 	}

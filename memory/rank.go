@@ -166,7 +166,7 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 	}
 	s.due = true
 	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
-	if missing == 0 {
+	if s.waited = missing > 0; !s.waited {
 		s.patience, s.limit = now, now
 		return
 	}

@@ -30,6 +30,7 @@ type seat struct {
 	// long as that comes in until limit.
 	due             bool
 	patience, limit time.Duration
+	waited          bool          // it was held back in its turn
 	latest          time.Duration // that its turn ends because of the next one's memory; 0: not known
 
 	desired Bytes

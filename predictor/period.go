@@ -20,6 +20,7 @@ type period struct {
 	follow uint64 // the number, in the past, of the command that is expected next
 	sure   bool   // something is expected
 	doubt  int    // grows with each anchor that is another than expected
+	breaks uint64 // how often what was expected was given up
 }
 
 type step struct{ id, anchor uint64 }
@@ -98,7 +99,9 @@ func (p *period) expect(s step) {
 
 func (p *period) doubtful() {
 	p.doubt += doubtMore
-	p.sure = p.doubt < doubtMost
+	if p.sure = p.doubt < doubtMost; !p.sure {
+		p.breaks++
+	}
 }
 
 // look finds the last place where the same commands preceded.

@@ -172,6 +172,10 @@ func (p *Plan) Unmark() { p.slow = p.slow[:0] }
 // as is known.
 func (p *Plan) Period() int { return p.period.length() }
 
+// Breaks counts how often the sequence ceased to repeat itself: what is ahead is another
+// then, also if it repeats as often again.
+func (p *Plan) Breaks() uint64 { return p.period.breaks }
+
 // Outstanding counts the commands that were submitted and have not completed.
 func (p *Plan) Outstanding() int {
 	n := 0

@@ -23,7 +23,7 @@ const (
 
 	// The mover is told of a forecast that changed at once, but at most every
 	// tellEvery; of one that did not every tellAgain, as time passes.
-	tellEvery = 50 * time.Millisecond
+	tellEvery = 10 * time.Millisecond
 	tellAgain = time.Second
 )
 
@@ -63,9 +63,8 @@ type feeder struct {
 	dropped uint64
 	pause   time.Duration
 	told    [board.Devices]struct {
-		at     uint64
-		known  bool
-		period int
+		at uint64
+		summary
 	}
 }
 
@@ -158,25 +157,34 @@ func (f *feeder) feed(now uint64) (some bool) {
 func (f *feeder) tellChanges(now uint64) {
 	for i := range f.told {
 		t := &f.told[i]
-		known, period := f.forecast.summary(i)
-		changed := known != t.known || known && period != t.period
+		is := f.forecast.summary(i)
 		switch since := time.Duration(now - t.at); {
-		case changed && since >= tellEvery, known && since >= tellAgain:
-			t.at, t.known, t.period = now, known, period
+		case is != t.summary && since >= tellEvery, is.known && since >= tellAgain:
+			t.at, t.summary = now, is
 			f.tell(i)
 		}
 	}
 }
 
-// summary is whether a section is foreseen, and its period in commands.
-func (f *Forecast) summary(section int) (known bool, period int) {
+// summary is whether a section is foreseen, its period in commands, and how often it has
+// changed: what is foreseen is another when one of these is.
+type summary struct {
+	known  bool
+	period int
+	breaks uint64
+}
+
+func (f *Forecast) summary(section int) summary {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s, known := f.state(section)
 	if s == nil {
-		return false, 0
+		return summary{}
 	}
-	return known, s.plan.Period()
+	if !known {
+		return summary{breaks: s.plan.Breaks()}
+	}
+	return summary{true, s.plan.Period(), s.plan.Breaks()}
 }
 
 // queueTimes follows a queue, to learn how long its commands take.

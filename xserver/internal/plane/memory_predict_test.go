@@ -83,8 +83,8 @@ func sparse(t *testing.T, mode memory.Mode, policy compute.Policy) (moved memory
 
 // TestPredictMovesWhatIsTouched has targets follow what tasks say that they will touch:
 // less than a third of what moves by what they have allocated, though all of what they
-// touch changes eight times, and they have it most of the time. What is not touched
-// moves for nobody.
+// touch changes eight times, and they have it as long, but for the stops in which it comes.
+// What is not touched moves for nobody.
 func TestPredictMovesWhatIsTouched(t *testing.T) {
 	for name, policy := range map[string]func() compute.Policy{"RR": compute.RR, "HPF with equals": compute.HPF} {
 		moved, ran, here := sparse(t, memory.Predict, policy())
@@ -93,7 +93,7 @@ func TestPredictMovesWhatIsTouched(t *testing.T) {
 		if moved == 0 || 3*moved > all {
 			t.Errorf("%s: %v moved by what is touched, %v by what is allocated", name, moved, all)
 		}
-		if ran < ranAll || here < ran*85/100 {
+		if here < hereAll*95/100 {
 			t.Errorf("%s: ran for %v, %v of it with what was touched; by allocation %v, %v", name, ran, here, ranAll, hereAll)
 		}
 	}
