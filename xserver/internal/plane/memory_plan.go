@@ -336,10 +336,24 @@ func (p *Plane) prolong(st *seat) {
 	for _, s := range st.sections {
 		more = max(more, s.mem.target.Overtime)
 	}
+	if h := &st.device.mem.shifts; h.head == st && len(h.waiting) > 0 {
+		p.prolongShift(st.device, more)
+		return
+	}
 	more = max(more, -m.over).Truncate(quantumGrain)
 	if more != 0 {
 		m.over += more
 		p.events = append(p.events, compute.Prolonged{Task: st.id, Device: st.device.id, By: more})
+	}
+}
+
+// prolongShift is prolong where shifts take the place of a policy's turns.
+func (p *Plane) prolongShift(d *device, more time.Duration) {
+	h := &d.mem.shifts
+	more = max(more, -h.over).Truncate(quantumGrain)
+	h.over += more
+	if end := p.now + max(h.left(), quantumGrain); more < 0 && (d.mem.next == 0 || end < d.mem.next) {
+		d.mem.next = end
 	}
 }
 

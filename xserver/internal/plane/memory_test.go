@@ -362,31 +362,36 @@ func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
 }
 
 // TestTurnsLastForTheNextOnesMemory: tasks whose turns are fixed to less than a load takes
-// leave the device idle for little more than stops take.
+// leave the device idle for little more than stops take, whether the policy has turns or
+// they are shifts.
 func TestTurnsLastForTheNextOnesMemory(t *testing.T) {
-	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
-	for i := range 4 {
-		c := r.tenant(compute.TaskID(i+1), 0, 3)
-		r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 40 * time.Millisecond}) })
-		c.ready(true)
-		c.allocate(8 * gib)
-	}
-	r.live(2 * time.Second)
-	onTurn := func() (sum time.Duration) {
-		for _, c := range r.tenants {
-			sum += c.onTurn
-		}
-		return sum
-	}
-	before := onTurn()
-	r.live(4 * time.Second)
-	if ran := onTurn() - before; ran < 3400*time.Millisecond {
-		t.Errorf("of 4 s somebody ran for %v", ran)
-	}
-	for _, c := range r.tenants {
-		if c.onTurn < time.Second || c.here < c.onTurn*8/10 {
-			t.Errorf("one was on its turn for %v of 6 s, of that with all its memory for %v", c.onTurn, c.here)
-		}
+	for _, policy := range []compute.Policy{compute.RR(), compute.CFS(), compute.HPF()} {
+		t.Run(policy.Name(), func(t *testing.T) {
+			r := newMemoryRig(t, 16*gib, memory.Allocation, policy)
+			for i := range 4 {
+				c := r.tenant(compute.TaskID(i+1), 0, 3)
+				r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 40 * time.Millisecond}) })
+				c.ready(true)
+				c.allocate(8 * gib)
+			}
+			r.live(2 * time.Second)
+			onTurn := func() (sum time.Duration) {
+				for _, c := range r.tenants {
+					sum += c.onTurn
+				}
+				return sum
+			}
+			before := onTurn()
+			r.live(4 * time.Second)
+			if ran := onTurn() - before; ran < 3400*time.Millisecond {
+				t.Errorf("of 4 s somebody ran for %v", ran)
+			}
+			for _, c := range r.tenants {
+				if c.onTurn < time.Second || c.here < c.onTurn*8/10 {
+					t.Errorf("one was on its turn for %v of 6 s, of that with all its memory for %v", c.onTurn, c.here)
+				}
+			}
+		})
 	}
 }
 
