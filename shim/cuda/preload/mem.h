@@ -128,6 +128,7 @@ struct xm_mem {
 	uint64_t in, out; /* moved so far */
 	uint64_t want_room; /* that an allocation waits for */
 	uint64_t peers;   /* devices that may reach it: then nothing is movable */
+	bool stays;       /* what is allocated is the driver's, counted: xrun --pin-memory */
 	enum xm_mover mover;
 	uint32_t calls;       /* of the engine, inside this library; and what it has in flight */
 	uint64_t left_at;      /* ns; when a call or a flight ended last */

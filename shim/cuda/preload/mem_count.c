@@ -1,8 +1,6 @@
 #include "mem_count.h"
 
 #include <stdatomic.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "agent_start.h"
 #include "device.h"
@@ -326,28 +324,11 @@ void xm_count_peer(CUcontext peer)
 	xm_leave(me);
 }
 
-/* $XMSCHED_PIN_MEMORY: xrun --pin-memory. */
-bool xm_memory_pinned(void)
-{
-	static _Atomic int answer; /* 1 no, 2 yes */
-	int a = atomic_load_explicit(&answer, memory_order_relaxed);
-
-	if (!a) {
-		const char *text = getenv("XMSCHED_PIN_MEMORY");
-
-		a = text && strcmp(text, "1") == 0 ? 2 : 1;
-		atomic_store_explicit(&answer, a, memory_order_relaxed);
-	}
-	return a == 2;
-}
-
 bool xm_memory_plain(struct xm_mem *m)
 {
 	bool plain = false;
 
-	if (xm_memory_pinned())
-		return true;
-	LOCKED(plain = m->peers != 0);
+	LOCKED(plain = m->peers != 0 || m->stays);
 	return plain;
 }
 

@@ -53,8 +53,6 @@ XM_INTERNAL void xm_count_peer(CUcontext peer);
 /* The same of that device, which may reach all that is here. The thread is inside. */
 XM_INTERNAL void xm_count_reached(struct xm_mem *m, CUdevice device);
 XM_INTERNAL bool xm_memory_plain(struct xm_mem *m);
-/* All of the program's memory stays where the driver puts it. */
-XM_INTERNAL bool xm_memory_pinned(void);
 XM_INTERNAL CUresult xm_count_plain(struct xm_mem *m, CUcontext context, CUdeviceptr *dptr, size_t bytes);
 
 /* One line to the user: why sharing was refused. */

@@ -37,6 +37,14 @@ static bool expected(void)
 	return a == 2;
 }
 
+/* $XMSCHED_PIN_MEMORY: xrun --pin-memory. */
+static bool stays(void)
+{
+	const char *text = getenv("XMSCHED_PIN_MEMORY");
+
+	return text && strcmp(text, "1") == 0;
+}
+
 enum answer { NOT_YET, NO, YES };
 
 /* *watch: what changes when there is more to know. */
@@ -83,6 +91,7 @@ static void decide(struct xm_mem *m, CUdevice device)
 	if (atomic_load(&m->verdict) == XM_MEM_UNKNOWN) {
 		a = wait_for_answer(xm_mem_index(m));
 		m->device = device;
+		m->stays = stays();
 		if (a == YES && xm_vmm_usable(m)) {
 			atomic_store(&m->verdict, XM_MEM_ON);
 			atomic_store(&xm_mem_any, true);
