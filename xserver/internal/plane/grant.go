@@ -80,9 +80,11 @@ func (p *Plane) seat(g compute.Grant) *seat {
 
 // publish stores a seat's answer on one of its boards. Who sleeps on it is woken
 // when all words of the decision are stored.
-func (p *Plane) publish(s *section) {
+func (p *Plane) publish(s *section) { p.store(s, p.grantOf(s)) }
+
+func (p *Plane) store(s *section, grant board.Grant) {
 	before, answered := s.grant, s.gate != 0
-	s.grant = p.grantOf(s)
+	s.grant = grant
 	d := s.process.Board.Device(s.index)
 	s.gate = d.Store(s.gate, s.grant)
 	p.stats.Grants++

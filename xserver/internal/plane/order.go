@@ -57,8 +57,11 @@ func (p *Plane) settle() {
 func (p *Plane) carry(st *seat) {
 	for _, s := range st.sections {
 		p.ask(s)
-		if s.gate != 0 && p.grantOf(s) != s.grant {
-			p.publish(s)
+		if s.gate == 0 {
+			continue
+		}
+		if grant := p.grantOf(s); grant != s.grant {
+			p.store(s, grant)
 		}
 	}
 }

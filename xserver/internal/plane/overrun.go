@@ -59,7 +59,18 @@ type overrun struct {
 }
 
 // divides says whether the policy has to know of overruns.
-func (p *Plane) divides() bool { return !p.sched.Policy().Traits().Strict }
+func (p *Plane) divides() bool {
+	if policy := p.sched.Policy(); policy != p.ruled.policy {
+		p.ruled.policy, p.ruled.divides = policy, !policy.Traits().Strict
+	}
+	return p.ruled.divides
+}
+
+// ruled is what was last asked of a policy: gates go by it at every edge.
+type ruled struct {
+	policy  compute.Policy
+	divides bool
+}
 
 // passed takes in that a seat's gate is closed, or opened. It comes after the
 // others' have been looked at by tellOverruns.

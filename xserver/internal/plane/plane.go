@@ -119,12 +119,13 @@ type Plane struct {
 	looked    []*seat         // reused
 	halted    int             // processes that are stopped
 	delayed   bool            // the loop heard the calm later than it is to
-	regime    uint64          // counts changes of what calm goes by
-	newDevice bool            // one came of which the server may not know
-	mem       *keeper         // nil: memory is not managed
-	sampledAt time.Duration   // when shares were sampled
-	trace     *tracer         // nil: nobody traces
-	ended     []TaskState     // the newest last
+	ruled     ruled
+	regime    uint64        // counts changes of what calm goes by
+	newDevice bool          // one came of which the server may not know
+	mem       *keeper       // nil: memory is not managed
+	sampledAt time.Duration // when shares were sampled
+	trace     *tracer       // nil: nobody traces
+	ended     []TaskState   // the newest last
 
 	stats Stats
 }
