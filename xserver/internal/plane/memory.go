@@ -206,7 +206,8 @@ func (p *Plane) SetCard(id compute.Device, c Card) {
 	}
 	p.mem.cards[id] = c
 	if d, ok := p.devices[id]; ok {
-		p.fit(d)
+		_ = p.refit(d) // what cannot move may not fit: then it stays as it was
+		p.consider(d)
 	}
 }
 

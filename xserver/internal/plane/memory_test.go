@@ -515,6 +515,31 @@ func TestNothingIsGivenWhileSomeAreAwaited(t *testing.T) {
 	r.wantResident("the one at work", a, 10*gib)
 }
 
+// TestAutomaticBudgetOfACardThatIsToldLater: a device under a fixed budget is to have what
+// its card has, which is told once it is asked for.
+func TestAutomaticBudgetOfACardThatIsToldLater(t *testing.T) {
+	r := newMemoryRig(t, 4*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	c.ready(true)
+	c.allocate(6 * gib)
+	r.live(100 * time.Millisecond)
+	r.turn(func(p *Plane) {
+		if err := p.SetMemory(Memory{Mode: memory.Allocation}); err != nil {
+			t.Error(err)
+		}
+	})
+	r.budget = memory.DeviceBudget(16*gib, 0)
+	r.turn(func(p *Plane) {
+		p.SetCard(compute.Device(testGPU.UUID.String()), Card{Bytes: 16 * gib, Own: gib})
+	})
+	state, _ := r.plane.DescribeMemory()
+	if d := state.Devices[0]; d.Budget != r.budget || d.DriverOwn != gib {
+		t.Errorf("budget %v and %v of the driver's, want %v and 1 GiB", d.Budget, d.DriverOwn, r.budget)
+	}
+	r.live(2 * time.Second)
+	r.wantResident("under the larger budget", c, 6*gib)
+}
+
 // TestBudgetBelowWhatIsPinned is refused with the figures, and changes nothing.
 func TestBudgetBelowWhatIsPinned(t *testing.T) {
 	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.HPF())
