@@ -108,6 +108,7 @@ type seatMemory struct {
 	since   time.Duration // when it was held though the policy lets it run; 0: it is not
 	lost    time.Duration // of this turn, by that
 	over    time.Duration // by which this turn was prolonged for the next one's memory
+	back    time.Duration // by which it was for what it stood still
 	shift   uint64        // number of its last shift
 }
 
