@@ -50,6 +50,7 @@ type managed struct {
 	now     ManagedMemory        // protected by mu
 	awaited map[journal.Key]bool // protected by mu: attached before the restart, and not back
 	sized   bool                 // protected by mu: some card is known
+	probe   probeState           // protected by mu
 	awaits  bool                 // the data plane was told to wait; the keeper's
 	cards   map[string]bool      // devices whose card is known; the keeper's
 	// What links carry, by their sheets and as the data plane knows it; the keeper's.
@@ -57,12 +58,38 @@ type managed struct {
 	host              hostFiles
 }
 
-// sizes says whether programs that start now have their memory managed: under an
-// automatic budget nobody has before a card was probed.
+// probeState is whether a card may yet become known by a probe.
+type probeState uint8
+
+const (
+	noProbe   probeState = iota
+	probing              // one is to come, or under way
+	probeOver            // what it found was not looked at yet
+)
+
+// sizes says whether programs that start now are to ask for their memory's management:
+// under an automatic budget nobody has it before a card was probed, but who starts
+// meanwhile may well allocate when that is over.
 func (m *managed) sizes() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.now.Budget > 0 || m.sized
+	return m.now.Budget > 0 || m.sized || m.probe != noProbe
+}
+
+// setProbe notes how it stands with a probe: one state comes after another, and another
+// probe may begin at any time.
+func (m *managed) setProbe(now probeState) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now == probing || now == (m.probe+1)%(probeOver+1) {
+		m.probe = now
+	}
+}
+
+func (m *managed) probeState() probeState {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.probe
 }
 
 // aliveKey says whether the process of a key lives.

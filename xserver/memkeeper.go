@@ -28,11 +28,15 @@ func (s *Server) keepMemory() {
 	tick := time.NewTicker(memoryTick)
 	defer tick.Stop()
 	for n := 0; s.ending.Err() == nil; n++ {
-		if n%int(hostEvery/memoryTick) == 0 {
+		over := s.managed.probeState() == probeOver
+		if over || n%int(hostEvery/memoryTick) == 0 {
 			s.tellHost()
 			sheets := s.sheets()
 			s.tellCards(sheets)
 			s.tellLinks(sheets)
+		}
+		if over {
+			s.managed.setProbe(noProbe)
 		}
 		s.awaitReturn()
 		select {

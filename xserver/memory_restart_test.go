@@ -1,6 +1,8 @@
 package xserver_test
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -121,5 +123,52 @@ func keptUp(t *testing.T, begin time.Time, limit time.Duration) {
 	t.Helper()
 	if took := time.Since(begin); took > limit && !t.Failed() {
 		t.Skipf("the machine took %v for what has to be done in %v", took, limit)
+	}
+}
+
+// TestProgramsOfAProbeHaveTheirMemoryManaged: what starts while the devices are probed for
+// the first time is told to ask for its memory's management, which it has from its first
+// allocation on if the probe is over by then.
+func TestProgramsOfAProbeHaveTheirMemoryManaged(t *testing.T) {
+	for name, result := range map[string]error{"passed": nil, "failed": errors.New("no such program")} {
+		t.Run(name, func(t *testing.T) {
+			state, begun, done := t.TempDir(), make(chan struct{}), make(chan struct{})
+			probe := func(context.Context) error {
+				close(begun)
+				<-done
+				if result == nil {
+					sh := probed("580.1", "")
+					sh.Device.MemoryBytes = uint64(16 * mem.GiB)
+					save(t, state, sh)
+				}
+				return result
+			}
+			present := func(c *xserver.Config) { c.Sheets.Present = []string{gpu.UUID.String()} }
+			conn := dial(t, serve(t, rundir(t), withMemory(xserver.ManagedMemory{}), with(state, probe), present).dir)
+			managed := func() bool {
+				s, err := conn.Status(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				return s.MemoryManaged
+			}
+			before := managed()
+			<-begun
+			if during := managed(); !before || !during {
+				t.Errorf("managed before the probe: %t, during it: %t", before, during)
+			}
+			close(done)
+			for end := time.Now().Add(700 * time.Millisecond); time.Now().Before(end); time.Sleep(time.Millisecond) {
+				if !managed() {
+					if result == nil {
+						t.Error("not managed when the probe is over")
+					}
+					return
+				}
+			}
+			if result != nil {
+				t.Error("still managed though the probe failed")
+			}
+		})
 	}
 }

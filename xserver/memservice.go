@@ -156,7 +156,7 @@ func addKinds(sum, more []*xserverv1.MemoryKind) []*xserverv1.MemoryKind {
 func memoryWhy(p plane.ProcessMemoryState) string {
 	switch s := p.View.State; {
 	case s&board.MemoryLate != 0:
-		return "it had allocated before it knew of the daemon"
+		return "it had allocated before the daemon answered"
 	case s&board.MemoryUnable != 0:
 		return "the driver has no virtual memory management"
 	case s&board.MemoryActive == 0 && p.View.Pinned > 0:

@@ -90,6 +90,7 @@ func (s *Server) keepOffers() {
 			s.probe()
 			s.refreshOffers()
 		}
+		s.managed.setProbe(probeOver)
 		select {
 		case <-s.loop.Devices():
 			s.addDevices()
@@ -199,7 +200,14 @@ func (s *Server) mayProbe() bool {
 	return s.cfg.Sheets.Probe != nil && (s.offers.probed.IsZero() || time.Since(s.offers.probed) > probeEvery)
 }
 
+// probesAtStart says whether the first thing that a daemon does may be a probe.
+func (s *Server) probesAtStart() bool {
+	sh := &s.cfg.Sheets
+	return sh.Dir != "" && sh.Probe != nil && (sh.AtStart || len(sh.Present) > 0)
+}
+
 func (s *Server) probe() {
+	s.managed.setProbe(probing)
 	s.log.Info("probing the devices for level 3")
 	err := s.cfg.Sheets.Probe(s.ending)
 	s.offers.probed = time.Now()

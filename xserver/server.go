@@ -178,6 +178,9 @@ func New(cfg Config) (*Server, error) {
 
 func (s *Server) open() (err error) {
 	s.recall()
+	if s.probesAtStart() {
+		s.managed.setProbe(probing) // or found to be unnecessary, soon
+	}
 	if s.control, err = s.dir.Listen(client.ControlSocket); err != nil {
 		return fmt.Errorf("control socket: %w", err)
 	}

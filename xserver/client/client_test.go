@@ -50,6 +50,9 @@ func TestErrorsOverTheWire(t *testing.T) {
 	if err := fromStatus("/d", status.Error(codes.Unavailable, "gone")); !errors.As(err, &absent) || absent.Dir != "/d" {
 		t.Errorf("%#v", err)
 	}
+	if err := fromStatus("/d", status.Error(codes.FailedPrecondition, "started without")); err.Error() != "started without" || status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("refused: %v", err)
+	}
 	if fromStatus("/d", nil) != nil {
 		t.Error("nothing became an error")
 	}

@@ -95,6 +95,16 @@ type RejectedError struct {
 
 func (e *RejectedError) Error() string { return e.Message }
 
+// RefusedError says that the daemon cannot do that now, or as it was started.
+type RefusedError struct {
+	Message string // the whole sentence
+	Err     error  // as it came over the wire
+}
+
+func (e *RefusedError) Error() string { return e.Message }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
 // DeniedError says that the caller may not do what it asked for.
 type DeniedError struct {
 	Message string // the whole sentence
@@ -154,6 +164,8 @@ func fromStatus(dir string, err error) error {
 			return &SilentError{Dir: dir, Err: err}
 		}
 		return &AbsentError{Dir: dir, Err: err}
+	case codes.FailedPrecondition, codes.ResourceExhausted:
+		return &RefusedError{Message: st.Message(), Err: err}
 	}
 	return err
 }

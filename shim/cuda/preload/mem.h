@@ -233,6 +233,7 @@ XM_INTERNAL bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes);
 XM_INTERNAL CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uint64_t all, bool *patient);
 
 /* Asks the daemon for that much room and waits for at most 20 ms. True: something changed. */
+XM_INTERNAL uint64_t xm_room_left(struct xm_mem *m); /* on the device and the host together, UINT64_MAX: unbounded */
 XM_INTERNAL bool xm_room_ask(struct xm_mem *m, uint64_t bytes);
 
 /* --- mem_range.c ----------------------------------------------------------- */

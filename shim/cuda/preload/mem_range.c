@@ -1,6 +1,7 @@
 /* Address ranges and what is behind them. */
 #include "mark.h"
 #include "mem.h"
+#include "mem_pool.h"
 
 /* --- the cache: freed ranges, mapped as they are. What they hold is the program's
  * own, as what the driver gives back to a process is. ------------------------- */
@@ -124,6 +125,27 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 	return CUDA_SUCCESS;
 }
 
+/* Asks for what a large range lacks until it may come, and gives up when no more does: to make host memory for a part
+ * of it would take seconds, and keep others from that. */
+static bool hopeless(struct xm_mem *m, uint64_t bytes)
+{
+	uint64_t left = xm_room_left(m), before = left;
+
+	if (bytes <= XM_PIECE || left >= bytes)
+		return false;
+	if (xm_cache_flush(m) | xm_pools_release(m, false))
+		left = before = xm_room_left(m);
+	for (int i = 0; left < bytes && i < HOST_ASKS; i++) {
+		(void)xm_room_ask(m, bytes);
+		left = xm_room_left(m);
+		if (left >= before + XM_PIECE) {
+			before = left;
+			i = -1;
+		}
+	}
+	return left < bytes;
+}
+
 /* Access for each stretch of segments that are backed alike. */
 static CUresult open_up(struct xm_range *r)
 {
@@ -142,8 +164,11 @@ static CUresult fill(struct xm_range *r)
 {
 	uint64_t rest = r->bytes;
 	bool patient = true;
-	CUresult result = xm_vmm_reserve(r->bytes, &r->at);
+	CUresult result;
 
+	if (hopeless(r->mem, r->bytes))
+		return CUDA_ERROR_OUT_OF_MEMORY;
+	result = xm_vmm_reserve(r->bytes, &r->at);
 	if (result)
 		return result;
 	for (struct xm_seg *s = r->segs; s && !result; s = s->next) {

@@ -121,6 +121,20 @@ CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uin
 	return h;
 }
 
+uint64_t xm_room_left(struct xm_mem *m)
+{
+	uint64_t device, host, used;
+	struct xm_mem_bounds b;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	b = xm_mem_bounds(m);
+	used = m->slots_all - m->slots_free - m->slots_kept;
+	device = b.target > m->resident ? b.target - m->resident : 0;
+	host = b.host > used ? b.host - used : 0;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return b.target == UINT64_MAX || !b.host ? UINT64_MAX : device + host;
+}
+
 static uint32_t wants(uint32_t section, const uint32_t **word)
 {
 	const struct xm_device *s;

@@ -108,6 +108,7 @@ type seatMemory struct {
 	since   time.Duration // when it was held though the policy lets it run; 0: it is not
 	lost    time.Duration // of this turn, by that
 	over    time.Duration // by which this turn was prolonged for the next one's memory
+	back    time.Duration // by which it was for what it stood still
 	shift   uint64        // number of its last shift
 }
 
@@ -206,7 +207,8 @@ func (p *Plane) SetCard(id compute.Device, c Card) {
 	}
 	p.mem.cards[id] = c
 	if d, ok := p.devices[id]; ok {
-		p.fit(d)
+		_ = p.refit(d) // what cannot move may not fit: then it stays as it was
+		p.consider(d)
 	}
 }
 

@@ -325,11 +325,13 @@ func (st *seat) lostTurn(now time.Duration) time.Duration {
 	return (lost + now - st.mem.since + wait + quantumGrain - 1) / quantumGrain * quantumGrain
 }
 
-// prolong has a task's turn last until the memory of the next one is there.
+// prolong has a task's turn last until the memory of the next one is there, and for as
+// long again as it stood still for its own: turns of some policies are shorter than any
+// load, and would be over before that came.
 func (p *Plane) prolong(st *seat) {
 	m := &st.mem
 	if !st.open {
-		m.over = 0
+		m.over, m.back = 0, 0
 		return
 	}
 	more := time.Duration(math.MinInt64)
@@ -341,8 +343,14 @@ func (p *Plane) prolong(st *seat) {
 		return
 	}
 	more = max(more, -m.over).Truncate(quantumGrain)
+	m.over += more
+	lost := time.Duration(0)
+	for _, other := range st.task.seats {
+		lost = max(lost, other.lostTurn(p.now))
+	}
+	more += lost - m.back
+	m.back = lost
 	if more != 0 {
-		m.over += more
 		p.events = append(p.events, compute.Prolonged{Task: st.id, Device: st.device.id, By: more})
 	}
 }
@@ -372,14 +380,11 @@ func (p *Plane) lengthen(d *device) {
 			q := s.mem.target.Quantum
 			st.mem.quantum = max(st.mem.quantum, (q+quantumGrain-1)/quantumGrain*quantumGrain)
 		}
-		var turn, lost time.Duration
+		var turn time.Duration
 		for _, other := range t.seats {
-			turn, lost = max(turn, other.mem.quantum), max(lost, other.lostTurn(p.now))
+			turn = max(turn, other.mem.quantum)
 		}
 		turn = cmp.Or(t.hints.Quantum, turn)
-		if lost > 0 {
-			turn = cmp.Or(turn, compute.DefaultQuantum) + lost
-		}
 		if turn != 0 {
 			turn = min(max(turn, compute.MinQuantum), compute.MaxQuantum)
 		}

@@ -335,6 +335,38 @@ func TestRoomyMemoryHasNoSay(t *testing.T) {
 	want("room again", false)
 }
 
+// TestTurnsShorterThanALoad: under a policy whose turns are shorter than it takes to load
+// what a task has, and which hears of no others, tasks that do not fit together all get on.
+func TestTurnsShorterThanALoad(t *testing.T) {
+	for _, policy := range []compute.Policy{compute.CFS(), compute.MLFQ(), compute.RR()} {
+		t.Run(policy.Name(), func(t *testing.T) {
+			r := newMemoryRig(t, 16*gib, memory.Predict, policy)
+			for i, n := range []memory.Bytes{6 * gib, 6 * gib, 12 * gib} {
+				c := r.tenant(compute.TaskID(1+i), 0, 3)
+				c.ready(true)
+				c.allocate(n)
+			}
+			var before [3]time.Duration
+			var all time.Duration
+			for round := range 5 {
+				r.live(2 * time.Second)
+				for i, c := range r.tenants {
+					if c.onTurn == before[i] {
+						t.Errorf("task %d stood still from %v on, for 2 s", i+1, time.Duration(round)*2*time.Second)
+					}
+					before[i] = c.onTurn
+				}
+			}
+			for _, c := range r.tenants {
+				all += c.onTurn
+			}
+			if all < 5*time.Second {
+				t.Errorf("together they ran %v of 10 s", all)
+			}
+		})
+	}
+}
+
 // TestTwoThatDoNotFitTakeTurns has two tasks whose memory exceeds the budget together:
 // each gets on, and most of its turn it has its memory.
 func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
@@ -518,6 +550,31 @@ func TestNothingIsGivenWhileSomeAreAwaited(t *testing.T) {
 	r.turn(func(p *Plane) { p.SetAwaited(false) })
 	r.live(time.Second)
 	r.wantResident("the one at work", a, 10*gib)
+}
+
+// TestAutomaticBudgetOfACardThatIsToldLater: a device under a fixed budget is to have what
+// its card has, which is told once it is asked for.
+func TestAutomaticBudgetOfACardThatIsToldLater(t *testing.T) {
+	r := newMemoryRig(t, 4*gib, memory.Allocation, compute.HPF())
+	c := r.tenant(1, 0, 3)
+	c.ready(true)
+	c.allocate(6 * gib)
+	r.live(100 * time.Millisecond)
+	r.turn(func(p *Plane) {
+		if err := p.SetMemory(Memory{Mode: memory.Allocation}); err != nil {
+			t.Error(err)
+		}
+	})
+	r.budget = memory.DeviceBudget(16*gib, 0)
+	r.turn(func(p *Plane) {
+		p.SetCard(compute.Device(testGPU.UUID.String()), Card{Bytes: 16 * gib, Own: gib})
+	})
+	state, _ := r.plane.DescribeMemory()
+	if d := state.Devices[0]; d.Budget != r.budget || d.DriverOwn != gib {
+		t.Errorf("budget %v and %v of the driver's, want %v and 1 GiB", d.Budget, d.DriverOwn, r.budget)
+	}
+	r.live(2 * time.Second)
+	r.wantResident("under the larger budget", c, 6*gib)
 }
 
 // TestBudgetBelowWhatIsPinned is refused with the figures, and changes nothing.

@@ -77,6 +77,7 @@ func TestMemoryAnsweredTooLateIsTheDrivers(t *testing.T) { memory(t, "plain", "K
 
 func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)   { memory(t, "bounded", bounds()...) }
 func TestAPartOfTheHostIsAskedFor(t *testing.T)          { memory(t, "part") }
+func TestWhatNeverFitsIsRefusedAtOnce(t *testing.T)      { memory(t, "never") }
 func TestCase23WhatTheProgramMapsIsCounted(t *testing.T) { memory(t, "mapped") }
 func TestCase25FreeAndTotalAgree(t *testing.T)           { memory(t, "answers") }
 func TestCase28SharingIsRefused(t *testing.T)            { memory(t, "shared") }

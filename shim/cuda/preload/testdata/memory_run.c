@@ -703,6 +703,26 @@ static void part(void)
     WANT(figure(&section()->client_memory.asked), 0);
 }
 
+/* What has no room anywhere is refused before any of it is made: host memory is dear to make, and others want it. */
+static void never(void)
+{
+    uint64_t host = 512 * MIB, from, all, idle;
+    CUdeviceptr p;
+    struct block a;
+
+    managed();
+    __atomic_store_n(&section()->daemon_memory.host, host, __ATOMIC_RELAXED);
+    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+    from = now();
+    WANT(cuMemAlloc_v2(&p, 1024 * MIB), CUDA_ERROR_OUT_OF_MEMORY);
+    TRUE(now() - from < 5000000000u);
+    WANT(figure(&section()->client_memory.asked), 0);
+    WANT(memory()->pool(0, &all, &idle), 0);
+    WANT(all, 0);
+    a = make_block(256 * MIB);
+    check_block(&a);
+}
+
 /* The management library, by whatever number it knows the device, tells what the driver tells. */
 static void management(void)
 {
@@ -920,7 +940,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"part", part}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
