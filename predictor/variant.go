@@ -26,6 +26,10 @@ type variant struct {
 	// a launch is beyond what is known.
 	steady []steady
 
+	// reaching is how far pointers reach at most where a launch is beyond what is known;
+	// nil: not known.
+	reaching *reaching
+
 	branches []branch // by value; then there are no slots
 	by       source
 }
