@@ -112,7 +112,8 @@ func (m *Model) append(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Bas
 
 // appendTouches evaluates the templates of a variant.
 func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basis Basis) ([]Touch, Basis) {
-	at := 0
+	var m magnitudes
+	larger, at := v.reaching != nil && l.threads() > v.threads, 0
 	for i := range pointers {
 		p := &pointers[i]
 		for at < len(v.slots) && v.slots[at].at < p.slot {
@@ -128,6 +129,12 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		touch, ok := s.in.touch(l, p)
 		if s.near > 0 {
 			touch, ok = s.longest(touch, l, p)
+		}
+		if larger && s.vague && !s.in.wide {
+			if m[one] == 0 {
+				v.reaching.read(l, &m)
+			}
+			touch, ok = v.farthest(at, touch, p, &m)
 		}
 		if ok {
 			dst = append(dst, touch)

@@ -114,6 +114,28 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 	return dst, basis
 }
 
+// farthest makes a touch of a pointer of which the samples say next to nothing as long
+// as it may be in a launch that is larger than all of them.
+func (v *variant) farthest(at int, t Touch, p *pointer, m *magnitudes) (Touch, bool) {
+	r := &v.reaching.slots[at]
+	if r.same >= 0 {
+		r = &v.reaching.slots[r.same]
+	}
+	if r.open || t.Count > 1 {
+		return t, t.Bytes > 0
+	}
+	end := p.address
+	if t.Bytes > 0 {
+		end = t.Base + t.Bytes
+	}
+	for k := range r.list {
+		end = max(end, p.address+r.list[k].of(m))
+	}
+	t.Base, t.Access = p.address, v.slots[at].in.access
+	t.Bytes = min(end, p.in.End()) - p.address
+	return t, t.Bytes > 0
+}
+
 // extend works out how far the pointers of variants reach, where that is new.
 func (m *Model) extend() {
 	m.root.leaves(func(v *variant) {
