@@ -190,6 +190,7 @@ func decodeReaching(r *reader, slots int) *reaching {
 			e := &s.list[k]
 			e.num, e.shift = uint32(r.upTo(1<<32-1)), r.byte()
 			copy(e.by[:], r.take(len(e.by)))
+			e.setFactor()
 		}
 	}
 	return g

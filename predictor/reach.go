@@ -40,45 +40,39 @@ type slotReach struct {
 
 // reach is num times a product of magnitudes, the last of which is one, shifted to the right.
 type reach struct {
-	by    [maxFactors]uint8
-	shift uint8
-	num   uint32
+	by     [maxFactors]uint8
+	shift  uint8
+	num    uint32
+	factor float64 // both in one
 }
 
 // one is the magnitude that is always 1.
 const one = maxMagnitude
 
-type magnitudes [maxMagnitude + 1]uint64
+// magnitudes are numbers with a point: of bytes they are exact, and none overflows.
+type magnitudes [maxMagnitude + 1]float64
 
 func (r *reaching) read(l *Launch, m *magnitudes) {
 	m[one] = 1
-	for i, s := range r.values {
-		if v := s.read(l, 0); v > m[r.magnitude[i]] {
-			m[r.magnitude[i]] = v
-		}
+	for i := range r.values {
+		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0)))
 	}
 }
 
-func (r *reach) of(m *magnitudes) uint64 {
-	p := m[r.by[0]]
-	if r.by[1] != one {
-		hi, lo := bits.Mul64(p, m[r.by[1]])
-		if hi != 0 {
-			return maxExtent
-		}
-		p = lo
-		if r.by[2] != one {
-			if hi, p = bits.Mul64(p, m[r.by[2]]); hi != 0 {
-				return maxExtent
-			}
-		}
+// longest is what the longest expression says, most at most.
+func (s *slotReach) longest(m *magnitudes, most uint64) uint64 {
+	longest := 0.0
+	for i := range s.list {
+		r := &s.list[i]
+		longest = max(longest, r.factor*m[r.by[0]]*m[r.by[1]]*m[r.by[2]])
 	}
-	hi, lo := bits.Mul64(p, uint64(r.num))
-	if hi != 0 {
-		return maxExtent
+	if longest >= float64(most) {
+		return most
 	}
-	return lo >> r.shift
+	return uint64(longest)
 }
+
+func (r *reach) setFactor() { r.factor = float64(r.num) / float64(uint64(1)<<r.shift) }
 
 // appendReach predicts a launch of a variant that is beyond what was seen of it.
 func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Basis) {
@@ -99,15 +93,16 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 			continue
 		}
 		r := &v.reaching.slots[at]
+		room := p.in.End() - p.address
 		if r.same >= 0 {
 			length[at] = length[r.same]
-		} else if t, ok := v.slots[at].in.touch(l, p); ok {
-			length[at] = t.Span().End() - p.address
+		} else {
+			length[at] = r.longest(&m, maxExtent)
+			if t, ok := v.slots[at].in.touch(l, p); ok {
+				length[at] = max(length[at], t.Span().End()-p.address)
+			}
 		}
-		for k := range r.list {
-			length[at] = max(length[at], r.list[k].of(&m))
-		}
-		if n := min(length[at], p.in.End()-p.address); n > 0 {
+		if n := min(length[at], room); n > 0 {
 			dst = append(dst, Touch{Base: p.address, Bytes: n, Access: v.slots[at].in.access})
 		}
 	}
@@ -128,11 +123,9 @@ func (v *variant) farthest(at int, t Touch, p *pointer, m *magnitudes) (Touch, b
 	if t.Bytes > 0 {
 		end = t.Base + t.Bytes
 	}
-	for k := range r.list {
-		end = max(end, p.address+r.list[k].of(m))
-	}
+	room := p.in.End() - p.address
 	t.Base, t.Access = p.address, v.slots[at].in.access
-	t.Bytes = min(end, p.in.End()) - p.address
+	t.Bytes = max(min(end-p.address, room), r.longest(m, room))
 	return t, t.Bytes > 0
 }
 
@@ -302,6 +295,7 @@ func (f *reacher) try(p []uint64, class ...int) {
 		n = larger
 	}
 	r.num, r.shift = n.num, uint8(bits.TrailingZeros32(n.den))
+	r.setFactor()
 	copy(r.class[:], class)
 	for _, c := range class {
 		r.bits += f.name + f.current[c].bits
