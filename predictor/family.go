@@ -40,6 +40,9 @@ func familyKey(k *Kernel) (_ Key, ok bool) {
 	return key, true
 }
 
+// IsFamily says whether a model of this key is of no kernel but of a family of them.
+func (k Key) IsFamily() bool { return isFamily(k.Name) }
+
 func isFamily(name string) bool { return strings.Contains(name, familyMark) }
 
 // familyName puts a mark for each number but those that tell types and functions apart.
