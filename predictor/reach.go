@@ -12,10 +12,10 @@ import (
 // the allocation.
 
 const (
-	maxReaches   = 48  // expressions of one pointer
+	maxReaches   = 40  // expressions of one pointer
 	reachBits    = 10  // how much longer than the shortest they may be
 	maxMagnitude = 120 // values that they are made of, told apart by what they were
-	maxMembers   = 4   // of those that were the same in all samples
+	maxMembers   = 1   // of those that were the same in all samples
 	reachSamples = 1   // one sample leaves everything open
 	maxReaching  = 64  // pointers of one launch whose reach is worked out
 )
@@ -50,7 +50,7 @@ type reach struct {
 const one = maxMagnitude
 
 // magnitudes are numbers with a point: of bytes they are exact, and none overflows.
-type magnitudes [maxMagnitude + 1]float64
+type magnitudes [128]float64 // of a power of two, so that no index is checked
 
 func (r *reaching) read(l *Launch, m *magnitudes) {
 	m[one] = 1
@@ -61,13 +61,14 @@ func (r *reaching) read(l *Launch, m *magnitudes) {
 
 // longest is what the longest expression says, most at most.
 func (s *slotReach) longest(m *magnitudes, most uint64) uint64 {
-	longest := 0.0
+	longest, enough := 0.0, float64(most)
 	for i := range s.list {
 		r := &s.list[i]
-		longest = max(longest, r.factor*m[r.by[0]]*m[r.by[1]]*m[r.by[2]])
-	}
-	if longest >= float64(most) {
-		return most
+		if n := r.factor * m[r.by[0]&127] * m[r.by[1]&127] * m[r.by[2]&127]; n > longest {
+			if longest = n; n >= enough {
+				return most
+			}
+		}
 	}
 	return uint64(longest)
 }
@@ -97,7 +98,7 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 		if r.same >= 0 {
 			length[at] = length[r.same]
 		} else {
-			length[at] = r.longest(&m, maxExtent)
+			length[at] = r.longest(&m, room)
 			if t, ok := v.slots[at].in.touch(l, p); ok {
 				length[at] = max(length[at], t.Span().End()-p.address)
 			}
