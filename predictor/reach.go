@@ -12,10 +12,10 @@ import (
 // the allocation.
 
 const (
-	maxReaches   = 40  // expressions of one pointer
-	reachBits    = 10  // how much longer than the shortest they may be
+	maxReaches   = 64  // expressions of one pointer
+	reachBits    = 14  // how much longer than the shortest they may be
 	maxMagnitude = 120 // values that they are made of, told apart by what they were
-	maxMembers   = 1   // of those that were the same in all samples
+	maxMembers   = 4   // of those that were the same in all samples
 	reachSamples = 1   // one sample leaves everything open
 	maxReaching  = 64  // pointers of one launch whose reach is worked out
 )
