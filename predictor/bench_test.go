@@ -44,6 +44,41 @@ func BenchmarkEval(b *testing.B) {
 	}
 }
 
+// beyond is a model that knows a convolution of one batch size, and a launch of
+// another.
+func beyond(tb testing.TB) (*Model, *world, made) {
+	w := newWorld(1, false)
+	r := rand.New(rand.NewPCG(1, 1))
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "convolution"}}, 1)
+	for range 4 {
+		l := convolutionOf(8)(w, r)
+		m.Observe(&l.launch, &w.ranges, &Observation{Touched: blocks(l.touched), Grain: Block})
+	}
+	l := convolutionOf(32)(w, r)
+	if _, basis := m.AppendTouches(nil, &l.launch, &w.ranges); basis != Cautious {
+		tb.Fatalf("predictions rest on %v", basis)
+	}
+	return m, w, l
+}
+
+// BenchmarkCautious is a prediction beyond what was seen: the limit is 1 us as well.
+func BenchmarkCautious(b *testing.B) {
+	m, w, l := beyond(b)
+	var dst []Touch
+	b.ReportAllocs()
+	for b.Loop() {
+		dst, _ = m.AppendTouches(dst[:0], &l.launch, &w.ranges)
+	}
+}
+
+func TestCautionDoesNotAllocate(t *testing.T) {
+	m, w, l := beyond(t)
+	dst := make([]Touch, 0, 8)
+	if n := testing.AllocsPerRun(100, func() { dst, _ = m.AppendTouches(dst[:0], &l.launch, &w.ranges) }); n != 0 {
+		t.Errorf("%v allocations a prediction", n)
+	}
+}
+
 func TestEvalDoesNotAllocate(t *testing.T) {
 	for name, mk := range map[string]maker{"elementwise": elementwise, "blas": blas, "moded": moded} {
 		m, w, l := trained(t, mk)

@@ -11,7 +11,7 @@ import (
 // Numbers are varints but in the header, which is little endian.
 const (
 	magic      = "XMSCHEDT"
-	version    = 2 // 1 had no templates of what is touched at most
+	version    = 3 // 1 had no templates of what is touched at most, 2 did not say how far pointers reach
 	headerSize = 8 + 4 + 4 + 8
 )
 
@@ -78,8 +78,8 @@ func Decode(data []byte, c Config) (*Library, error) {
 			return nil, refuse("kernel %.40q is there twice", m.kernel.Name)
 		}
 		if len(l.models) < l.config.Kernels {
-			m.total = &l.Score
 			l.models[m.kernel.Key] = m
+			l.join(m)
 		}
 	}
 	return l, nil
@@ -219,6 +219,7 @@ func (v *variant) encodeLeaf(w *writer, number map[*sample]uint64) {
 			s.rivals[k].encode(w)
 		}
 	}
+	v.reaching.encode(w)
 }
 
 // maxTree is how deep variants may be told apart in a store.
@@ -269,6 +270,7 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 			s.rivals[k] = decodeTemplate(r)
 		}
 	}
+	v.reaching = decodeReaching(r, len(v.slots))
 }
 
 // valid checks what a store says: slots in order, and templates that can be.
@@ -298,5 +300,5 @@ func (v *variant) valid() bool {
 			}
 		}
 	}
-	return true
+	return v.reaching.valid()
 }

@@ -149,3 +149,69 @@ func (s *Score) numbers() []*uint64 {
 	}
 	return list
 }
+
+func (g *reaching) encode(w *writer) {
+	w.bool(g != nil)
+	if g == nil {
+		return
+	}
+	w.uint(uint64(len(g.values)))
+	for i := range g.values {
+		g.values[i].encode(w)
+		w.byte(g.magnitude[i])
+	}
+	for i := range g.slots {
+		s := &g.slots[i]
+		w.bool(s.open)
+		w.uint(uint64(s.same + 1))
+		w.uint(uint64(len(s.list)))
+		for _, e := range s.list {
+			w.uint(uint64(e.num))
+			w.byte(e.shift)
+			w.b = append(w.b, e.by[:]...)
+		}
+	}
+}
+
+func decodeReaching(r *reader, slots int) *reaching {
+	if !r.bool() {
+		return nil
+	}
+	g := &reaching{slots: make([]slotReach, slots)}
+	for range r.count(maxMagnitude * (1 + maxMembers)) {
+		g.values = append(g.values, decodeSource(r))
+		g.magnitude = append(g.magnitude, r.byte())
+	}
+	for i := range g.slots {
+		s := &g.slots[i]
+		s.open, s.same = r.bool(), int(r.upTo(uint64(i)))-1
+		s.list = make([]reach, r.count(maxReaches))
+		for k := range s.list {
+			e := &s.list[k]
+			e.num, e.shift = uint32(r.upTo(1<<32-1)), r.byte()
+			copy(e.by[:], r.take(len(e.by)))
+			e.setFactor()
+		}
+	}
+	return g
+}
+
+// valid checks that all numbers are of what there is.
+func (g *reaching) valid() bool {
+	if g == nil {
+		return true
+	}
+	for i, s := range g.values {
+		if !s.valid() || s.kind >= rest || g.magnitude[i] >= maxMagnitude {
+			return false
+		}
+	}
+	for i := range g.slots {
+		for _, e := range g.slots[i].list {
+			if e.by[0] > one || e.by[1] > one || e.by[2] > one || e.shift > 31 {
+				return false
+			}
+		}
+	}
+	return true
+}

@@ -19,6 +19,9 @@
 //     in bytes. Each bounds the extents; the templates are the shortest
 //     description of all bounds (minimum description length), and later
 //     observations verify them. What is contradicted is dropped and learnt again.
+//     A launch with a value that no observation had is predicted by the longest
+//     stretch of all descriptions that are about as short. Kernels that differ in
+//     tiles or vectors alone are a family, in which one is known by the others.
 //     Where nothing is known the prediction is the whole allocation.
 //   - A [Library] holds the models, by kernel name and code hash, in a bounded
 //     number; Encode and Decode turn it into bytes for a file, Export and Import

@@ -29,8 +29,8 @@ func Import(data []byte, c Config) (*Library, error) {
 			return nil, refuse("kernel %.40q: %v", x.Kernels[i].Name, err)
 		}
 		if len(l.models) < l.config.Kernels {
-			m.total = &l.Score
 			l.models[m.kernel.Key] = m
+			l.join(m)
 		}
 	}
 	return l, nil

@@ -61,6 +61,15 @@ const mapSlot = MaxParams
 // but pointers have 512) is known by the first.
 const maxPointers = 512
 
+// threads is how many a launch has.
+func (l *Launch) threads() uint64 {
+	n := uint64(1)
+	for i := range 3 {
+		n = product(n, uint64(l.Grid[i])*uint64(l.Block[i]))
+	}
+	return n
+}
+
 func (l *Launch) params() []byte { return l.Params[:min(len(l.Params), MaxParams)] }
 
 // wordSet is a set of the 8-byte words of the parameters.

@@ -40,6 +40,8 @@ func (m *Model) Observe(l *Launch, ranges *Ranges, o *Observation) Outcome {
 	s.sign = m.layout.sign(&s.launch, pointers)
 	m.meet(s)
 	m.learn(s, pointers, &out)
+	m.extend()
+	m.teach(s, pointers)
 	return out
 }
 
@@ -56,7 +58,7 @@ func (m *Model) judge(l *Launch, pointers []pointer, o *Observation) Outcome {
 	out.Right = ok && out.Score.Missed == 0 && (o.Lossy || out.Score.Vain == 0)
 	if basis >= Partly && ok && !o.Lossy {
 		m.score.Add(out.Score)
-		m.total.Add(out.Score)
+		m.home.Score.Add(out.Score)
 	}
 	return out
 }

@@ -291,7 +291,7 @@ func TestAdversary(t *testing.T) {
 func TestBeyondWhatWasSeen(t *testing.T) {
 	const all = 20
 	for _, pooled := range []bool{false, true} {
-		var same, third Score
+		var same, other, third Score
 		for seed := range uint64(all) {
 			w := newWorld(seed, pooled)
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -302,8 +302,10 @@ func TestBeyondWhatWasSeen(t *testing.T) {
 			if basis[Allocations] > 0 && basis[Allocations] < all {
 				t.Errorf("the same batch: predictions rest on %v", basis)
 			}
-			if s, basis := probe(m, w, r, convolutionOf(32), all); s.Missed > 0 || basis[Allocations] != all {
-				t.Errorf("another batch: %+v, %v", s, basis)
+			s, basis = probe(m, w, r, convolutionOf(32), all)
+			other.Add(s)
+			if basis[Allocations]+basis[Cautious] != all {
+				t.Errorf("another batch: predictions rest on %v", basis)
 			}
 			for _, batch := range []uint64{32, 100} {
 				train(t, m, w, r, convolutionOf(batch), all, Block)
@@ -316,6 +318,10 @@ func TestBeyondWhatWasSeen(t *testing.T) {
 		}
 		if s := same.Blocks; s.FalseNegative() > 4 {
 			t.Errorf("pool %v: the same batch: %.3f %% missed", pooled, s.FalseNegative())
+		}
+		t.Logf("pool %v: another batch: %.3f %% missed, %.3f %% in vain", pooled, other.Blocks.FalseNegative(), other.Blocks.FalsePositive())
+		if s := other.Blocks; s.FalseNegative() > 0.25 {
+			t.Errorf("pool %v: another batch: %.3f %% missed, %.3f %% in vain", pooled, s.FalseNegative(), s.FalsePositive())
 		}
 		if s := third.Blocks; s.FalseNegative() > 0.25 || s.FalsePositive() > 1 {
 			t.Errorf("pool %v: a third, after two were seen: %.3f %% missed, %.3f %% in vain", pooled, s.FalseNegative(), s.FalsePositive())

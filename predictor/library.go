@@ -20,8 +20,9 @@ type Library struct {
 	// before they were fitted to them, since the library was made or read.
 	Score Score
 
-	config Config
-	models map[Key]*Model
+	config   Config
+	models   map[Key]*Model
+	families map[Key]*kindred
 }
 
 // NewLibrary returns a library without models.
@@ -29,7 +30,7 @@ func NewLibrary(c Config) *Library {
 	if c.Kernels <= 0 {
 		c.Kernels = defaultKernels
 	}
-	return &Library{config: c, models: make(map[Key]*Model)}
+	return &Library{config: c, models: make(map[Key]*Model), families: make(map[Key]*kindred)}
 }
 
 // Len is the number of models.
@@ -48,6 +49,7 @@ func (l *Library) Kernel(k Kernel, now uint64) *Model {
 		}
 		if len(m.kernel.Params) == 0 {
 			m.setLayout(k.Params)
+			l.join(m)
 			m.Used = now
 			return m
 		}
@@ -61,9 +63,10 @@ func (l *Library) put(k Kernel) *Model {
 	if l.models[k.Key] == nil && len(l.models) >= l.config.Kernels {
 		l.evict()
 	}
-	m := &Model{kernel: k, total: &l.Score}
+	m := &Model{kernel: k}
 	m.setLayout(k.Params)
 	l.models[k.Key] = m
+	l.join(m)
 	return m
 }
 
@@ -81,7 +84,7 @@ func (m *Model) setLayout(params []Param) {
 func (l *Library) evict() {
 	list := l.Models()
 	for _, m := range list[len(list)-max(len(list)/16, 1):] {
-		delete(l.models, m.kernel.Key)
+		l.Remove(m.kernel.Key)
 	}
 }
 
@@ -111,7 +114,12 @@ func compareKeys(a, b Key) int {
 }
 
 // Remove forgets a kernel.
-func (l *Library) Remove(k Key) { delete(l.models, k) }
+func (l *Library) Remove(k Key) {
+	if m := l.models[k]; m != nil {
+		l.leave(m)
+		delete(l.models, k)
+	}
+}
 
 // Merge takes in the models of another library, which is not used any more: of
 // one kernel's two the one that has seen more stays. Of their scores too the one
@@ -132,8 +140,11 @@ func (l *Library) Merge(o *Library) {
 			m.Used = max(mine.Used, m.Used)
 			m.score = fuller(m.score, mine.score)
 		}
-		m.total = &l.Score
+		if mine != nil {
+			l.leave(mine)
+		}
 		l.models[m.kernel.Key] = m
+		l.join(m)
 	}
 	l.Score.Add(o.Score)
 }

@@ -19,13 +19,17 @@ const (
 	// Partly: as Allocations for some pointers, which no template fits; templates
 	// for the others.
 	Partly
+	// Cautious: templates explain all that was seen of the kernel, and this launch is
+	// beyond that; each pointer has the longest stretch that any of those says that are
+	// about as likely.
+	Cautious
 	// Guessed: a launch with the same values was seen once.
 	Guessed
 	// Verified: templates that predicted launches they were not fitted to.
 	Verified
 )
 
-var basisNames = [...]string{"none", "allocations", "partly", "guessed", "verified"}
+var basisNames = [...]string{"none", "allocations", "partly", "cautious", "guessed", "verified"}
 
 func (b Basis) String() string { return basisNames[min(int(b), len(basisNames)-1)] }
 
@@ -47,7 +51,8 @@ type Model struct {
 	audit, largest      uint64 // see due
 	passed              uint32 // launches that were not worth a look since the last that was
 	score               Score
-	total               *Score // its library's
+	home                *Library
+	kin                 *kindred // nil: it has no family
 
 	not      wordSet   // the words that hold no pointers
 	pointers []pointer // for use within a call
@@ -95,16 +100,20 @@ func (m *Model) append(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Bas
 		return dst, None
 	}
 	v := m.variant(l, pointers)
-	basis := v.basis(m, l, pointers)
-	if basis == Allocations {
+	v, basis := m.kinsman(l, pointers, v, v.basis(m, l, pointers))
+	switch basis {
+	case Allocations:
 		return appendAllocations(dst, pointers), basis
+	case Cautious:
+		return v.appendReach(dst, l, pointers)
 	}
 	return v.appendTouches(dst, l, pointers, basis)
 }
 
 // appendTouches evaluates the templates of a variant.
 func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basis Basis) ([]Touch, Basis) {
-	at := 0
+	var m magnitudes
+	larger, at := v.reaching != nil && l.threads() > v.threads, 0
 	for i := range pointers {
 		p := &pointers[i]
 		for at < len(v.slots) && v.slots[at].at < p.slot {
@@ -120,6 +129,12 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		touch, ok := s.in.touch(l, p)
 		if s.near > 0 {
 			touch, ok = s.longest(touch, l, p)
+		}
+		if larger && s.vague && !s.in.wide {
+			if m[one] == 0 {
+				v.reaching.read(l, &m)
+			}
+			touch, ok = v.farthest(at, touch, p, &m)
 		}
 		if ok {
 			dst = append(dst, touch)
@@ -153,7 +168,7 @@ func (v *variant) basis(m *Model, l *Launch, pointers []pointer) Basis {
 		return Allocations
 	case v.verified > 0 || v.trusted:
 		if v.unsure(l, pointers) {
-			return Allocations
+			return v.cautious()
 		}
 		return Verified
 	case len(v.samples) == 0 || !v.whole:
@@ -165,7 +180,14 @@ func (v *variant) basis(m *Model, l *Launch, pointers []pointer) Basis {
 			return Guessed
 		}
 	}
-	return Allocations
+	return v.cautious()
+}
+
+func (v *variant) cautious() Basis {
+	if !v.whole || v.reaching == nil {
+		return Allocations
+	}
+	return Cautious
 }
 
 // appendAllocations gives each allocation that is pointed into once.

@@ -24,8 +24,8 @@ const (
 	freeBits   = 14 // a coefficient that no kernel is known to have
 	changeBits = 9  // N+1, or N rounded up
 	addBits    = 4  // something is added
-	pinBits    = 4  // a product that says a constant may be so much longer
 	maxScored  = 24 // expressions that are kept
+	pinBits    = 4  // a product that says a constant may be so much longer
 )
 
 // search finds the expressions that keep all bounds, the shortest first. There

@@ -19,6 +19,7 @@ const (
 // that were the same in each of them.
 type class struct {
 	source source
+	others []source // of those that it stands for, a few
 	values []uint64 // by sample
 	varies bool
 	bits   float64 // beyond what saying one of so many costs
@@ -93,7 +94,7 @@ const maxValue = 1 << 40
 
 // classesOf makes the classes of values of samples, the more telling first.
 func classesOf(l *layout, samples []*sample, pointer func(at uint16) bool) []class {
-	g := gatherer{samples: samples, seen: make(map[uint64]bool)}
+	g := gatherer{samples: samples, seen: make(map[uint64]int)}
 	n := MaxParams
 	for _, s := range samples {
 		n = min(n, len(s.launch.Params))
@@ -125,7 +126,7 @@ func classesOf(l *layout, samples []*sample, pointer func(at uint16) bool) []cla
 
 type gatherer struct {
 	samples []*sample
-	seen    map[uint64]bool
+	seen    map[uint64]int // classes, by a hash of their values
 	list    []class
 }
 
@@ -140,10 +141,16 @@ func (g *gatherer) add(s source) {
 		c.varies = c.varies || v != c.values[0]
 		h = mix(h, v)
 	}
-	if largest <= 1 && !c.varies || largest > maxValue || g.seen[h] {
+	if largest <= 1 && !c.varies || largest > maxValue {
 		return
 	}
-	g.seen[h] = true
+	if at, ok := g.seen[h]; ok {
+		if first := &g.list[at]; len(first.others) < maxMembers {
+			first.others = append(first.others, s)
+		}
+		return
+	}
+	g.seen[h] = len(g.list)
 	switch s.kind {
 	case gridDim:
 		c.bits = 1

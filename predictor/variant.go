@@ -25,6 +25,12 @@ type variant struct {
 	// steady are the values that were the same in all samples: where one is another,
 	// a launch is beyond what is known.
 	steady []steady
+	// threads is how many the largest of the samples had.
+	threads uint64
+
+	// reaching is how far pointers reach at most where a launch is beyond what is known;
+	// nil: not known.
+	reaching *reaching
 
 	branches []branch // by value; then there are no slots
 	by       source
@@ -338,7 +344,10 @@ const (
 
 // settle notes the values that are the same in all samples.
 func (v *variant) settle(l *layout) {
-	v.steady = nil
+	v.steady, v.threads = nil, 0
+	for _, s := range v.samples {
+		v.threads = max(v.threads, s.launch.threads())
+	}
 	if len(v.samples) == 0 {
 		return
 	}

@@ -7,6 +7,9 @@ const (
 	kept       = 2 // observations that are kept for what is new, or much disputed,
 	maxSame    = 3 // observations of launches whose values are all the same
 	patience   = 3 // until so many launches were neither
+	// mostObservations is how many a variant is learnt from if launches go on being
+	// beyond what it knows.
+	mostObservations = 3 * MaxObservations
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
@@ -34,7 +37,8 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 	case v == nil:
 		return true
 	case v.observed >= MaxObservations:
-		return false
+		// Those of a first shape must not be all: what the next one is like they do not say.
+		return v.observed < mostObservations && !v.bare() && v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers)
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:

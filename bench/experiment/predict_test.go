@@ -180,3 +180,34 @@ func TestRecordedGather(t *testing.T) {
 		t.Errorf("%d launches missed, %.1f %% in vain; by allocations %.1f %%", templates.Missed, templates.Blocks.FalsePositive(), whole.Blocks.FalsePositive())
 	}
 }
+
+// judgeRecorded learns from a recorded log and judges another, both of page faults of an
+// H200, and returns what templates and what allocations foretell.
+func judgeRecorded(t *testing.T, name string) (templates, whole predictor.Score) {
+	t.Helper()
+	learnt := filepath.Join("testdata", name+".learnt")
+	_, dir := learnFrom(t, learnt)
+	j, err := judge(dir, learnt, filepath.Join("testdata", name+".judged"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return j.by[ModeTemplate].score, j.by[ModeAllocation].score
+}
+
+// TestRecordedBatches: three kernels of a DenseNet-201 that were seen with a batch of 4
+// alone are launched with 10, 28, and 12 of larger images.
+func TestRecordedBatches(t *testing.T) {
+	templates, whole := judgeRecorded(t, "batch")
+	if b := templates.Blocks; templates.Launches < 20 || b.FalseNegative() > 0.25 || b.FalsePositive() > whole.Blocks.FalsePositive()*2/3 {
+		t.Errorf("of %d launches %.3f %% of the blocks are missed, %.3f %% in vain; by allocations %.1f %%", templates.Launches, b.FalseNegative(), b.FalsePositive(), whole.Blocks.FalsePositive())
+	}
+}
+
+// TestRecordedFamily: matrix products of a ResNet-152, of whose seven kernels two were
+// seen, with one batch size. What nobody has seen is foretold by those two.
+func TestRecordedFamily(t *testing.T) {
+	templates, whole := judgeRecorded(t, "gemm")
+	if b := templates.Blocks; templates.Launches < 25 || b.FalseNegative() > 0.25 || b.FalsePositive() > whole.Blocks.FalsePositive()*5/6 {
+		t.Errorf("of %d launches %.3f %% of the blocks are missed, %.3f %% in vain; by allocations %.1f %%", templates.Launches, b.FalseNegative(), b.FalsePositive(), whole.Blocks.FalsePositive())
+	}
+}

@@ -85,7 +85,9 @@ func judge(templates, learntLog, judgedLog string) (judgement, error) {
 	}
 	known := map[predictor.Key]bool{}
 	for _, m := range learnt.Models() {
-		known[m.Kernel().Key] = m.Stats().Observations > 0
+		if key := m.Kernel().Key; !key.IsFamily() {
+			known[key] = m.Stats().Observations > 0
+		}
 	}
 	j := judgement{kernels: len(known), by: map[string]*verdict{}}
 	j.by[ModeTemplate] = compare(launches, learnt, known)

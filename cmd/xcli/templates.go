@@ -68,7 +68,8 @@ them (JUDGED): of the memory that they touched MISSED was not foretold, of what 
 foretold VAIN was not touched, both in blocks of 2 MiB. TEMPLATES are the kinds: how many
 of its pointers lead to a fixed extent, to one linear in a product of launch values, to
 rows apart from each other (strided), to a part of a linear one that memory decides
-(bound), or are taken for the whole allocation.`,
+(bound), or are taken for the whole allocation. A name with # for its numbers is of all
+kernels that differ in these alone: by it those are foretold that nobody has seen yet.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			kernels, err := loadTemplates()

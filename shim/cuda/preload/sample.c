@@ -62,7 +62,7 @@ static void end_for(uint32_t why)
 	if (!atomic_compare_exchange_strong(&over, &none, why))
 		return;
 	if (why == XM_SAMPLES_MISSED)
-		xm_warn_once(XM_WARN_LEARNING, "the agent has not answered three times: nothing more is learnt of this program, which goes on");
+		xm_warn_once(XM_WARN_LEARNING, "the agent has not answered three times in a row: nothing more is learnt of this program, which goes on");
 	xm_wake_word(&turn);
 }
 

@@ -7,7 +7,7 @@
 #ifndef BUDGET_NS
 #define BUDGET_NS 100000000000u /* launches may take longer by so much, all together */
 #endif
-#define MISSES 3u    /* steps that the agent did not take in time */
+#define MISSES 3u    /* steps in a row that the agent did not take in time: of a device that others use, one now and then is late */
 #define SAMPLES 8u   /* of one kernel in one shape */
 #define SHAPES 8192u /* kernels and shapes that are told apart; a power of two */
 #define PROBES 32u
@@ -23,6 +23,7 @@ struct xm_shape {
 /* Protected by the lock, which is short, and none of whose holders is interrupted by a launch (sample.c). */
 static struct xm_shape *shapes;
 static struct xm_sample_figures figures;
+static uint32_t misses; /* since the last that was seen to its end */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 static uint64_t key_of(const struct xm_launch *l, uint32_t kernel)
@@ -81,7 +82,8 @@ uint32_t xm_sample_took(struct xm_shape *s, uint64_t ns, bool taken, bool missed
 	figures.missed += missed;
 	s->taken += taken;
 	s->enough |= missed; /* what takes so long is not tried again */
-	if (figures.missed >= MISSES)
+	misses = taken ? 0 : misses + missed;
+	if (misses >= MISSES)
 		why = XM_SAMPLES_MISSED;
 	else if (figures.ns > BUDGET_NS)
 		why = XM_SAMPLES_LONG;

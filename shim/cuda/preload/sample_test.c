@@ -257,6 +257,16 @@ static void late(void)
 	check(launch(2, 2, 0), "a sample");
 	until(&gone, 2);
 	check(gone == 2 && now_figures().missed == 2 && now_figures().taken == 1, "late in the end counts as well");
+	for (uint32_t i = 3; i < 9; i += 2) {
+		how = QUICK;
+		step_ns *= 1000;
+		check(launch(1, 10 + i, 0), "a sample between");
+		how = LATE_READY;
+		step_ns /= 1000;
+		check(!launch(1, 11 + i, 0), "and one that is late");
+		until(&gone, (int)(i + 1) / 2 + 1);
+	}
+	check(now_figures().missed == 5 && now_figures().taken == 4 && now_figures().over == 0 && !warned, "some that are late end nothing");
 }
 
 static void dead(void)

@@ -6,8 +6,8 @@
  * memory sent away, launches, and waits until the agent has seen what came. It waits on a
  * word in this process's memory, each time for at most a second, and makes no driver call
  * of its own: that can take as long as a kernel does, and a kernel may wait for what this
- * very thread launches next. Who comes late finds the sample gone. After three of these there
- * is no sample any more.
+ * very thread launches next. Who comes late finds the sample gone. After three of these in a
+ * row there is no sample any more.
  *
  * All are called by the agent's threads, one sample at a time.
  */
