@@ -16,7 +16,7 @@ func CFS() Policy {
 		name: "CFS",
 		traits: Traits{
 			Summary: "ready tasks share the device by weight and priority, each in turn within 20 ms",
-			Hints:   []string{"priority", "weight"},
+			Hints:   []string{"priority", "weight", "quantum"},
 		},
 		fresh: func() Decider {
 			return newTurns(&shares{
@@ -46,6 +46,8 @@ func byWeight(h turnHints) int64 {
 	return max(w, 1)
 }
 
-func latencyTurn(_ *turner, weight, all int64, _ int) time.Duration {
-	return max(time.Duration(float64(cfsLatency)*float64(weight)/float64(all)), cfsTurn)
+// latencyTurn is longer where turns are asked to be, as they are for tasks whose memory has
+// to move between them.
+func latencyTurn(t *turner, weight, all int64, _ int) time.Duration {
+	return max(time.Duration(float64(cfsLatency)*float64(weight)/float64(all)), cfsTurn, t.hints.quantum)
 }

@@ -83,11 +83,14 @@ type SwitchCost struct {
 
 // Prolonged moves the end of a task's present turn on a device by so much, to earlier
 // where By is negative: nobody else could use the device by then. Time that it runs is
-// charged as always. Without a turn, or under a policy that has none, it does nothing.
+// charged as always. Without a turn, or under a policy that has none, By does nothing.
+//
+// Still is for how long the task could not run though it was let, since the last word of
+// that: it is not charged for it.
 type Prolonged struct {
-	Task   TaskID
-	Device Device
-	By     time.Duration
+	Task      TaskID
+	Device    Device
+	By, Still time.Duration
 }
 
 // CommandLength says how long the commands of a task are on a device, where they are

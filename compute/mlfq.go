@@ -18,6 +18,7 @@ func MLFQ() Policy {
 		name: "MLFQ",
 		traits: Traits{
 			Summary: "short users go before long ones, as learnt from what they use; who waits long rises",
+			Hints:   []string{"quantum"},
 		},
 		fresh: func() Decider { return newTurns(&mlfq{}) },
 	}
@@ -84,8 +85,10 @@ func (m *mlfq) next(time.Duration) *turner {
 	return nil
 }
 
+// turn is longer where turns are asked to be, as they are for tasks whose memory has to
+// move between them.
 func (m *mlfq) turn(t *turner, _ time.Duration) time.Duration {
-	return max(allotment(t.level)-t.used, minTurn)
+	return max(allotment(t.level)-t.used, minTurn, t.hints.quantum)
 }
 
 func (m *mlfq) charge(t *turner, ran time.Duration) { t.used = max(t.used+ran, 0) }

@@ -237,7 +237,7 @@ func (p *plainLevels) wait(t *turner, now time.Duration, woke bool) {
 func (p *plainLevels) next(time.Duration) *turner { return p.first() }
 
 func (p *plainLevels) turn(t *turner, _ time.Duration) time.Duration {
-	return max(allotment(t.level)-t.used, minTurn)
+	return max(allotment(t.level)-t.used, minTurn, t.hints.quantum)
 }
 
 func (p *plainLevels) charge(t *turner, ran time.Duration) { t.used = max(t.used+ran, 0) }

@@ -97,7 +97,13 @@ func (s *Scheduler) prolonged(e Prolonged) {
 	if d == nil || d.seats[e.Task] == nil || d.seats[e.Task].party == nil {
 		return
 	}
-	p := d.seats[e.Task].party
+	seat := d.seats[e.Task]
+	p := seat.party
 	p.late += e.By
+	p.account(s.now)
+	seat.account(s.now)
+	still := min(max(e.Still, 0), p.ran, seat.ran)
+	p.ran -= still
+	seat.ran -= still
 	d.domain.change(p)
 }

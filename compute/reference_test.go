@@ -115,6 +115,10 @@ func (r *reference) take(e Event) (named []seatKey) {
 			s.ready = false
 			return []seatKey{{e.Task, e.Device}}
 		}
+	case CommandLength:
+		if r.seat(e.Task, e.Device) != nil && !r.tasks[e.Task].NoExecute {
+			return []seatKey{{e.Task, e.Device}}
+		}
 	case CPUPriorityChanged:
 		if _, ok := r.tasks[e.Task]; ok && r.cpu[e.Task] != e.Priority {
 			r.cpu[e.Task] = e.Priority

@@ -351,9 +351,9 @@ func TestProlongedTurns(t *testing.T) {
 				t.Errorf("%s: the turn ends at %v, want %v", policy.Name(), out.Next, want)
 			}
 		}
-		at(ms, end+70*ms, Prolonged{1, "gpu0", 70 * ms})
-		at(2*ms, end+30*ms, Prolonged{1, "gpu0", -40 * ms})
-		at(2*ms, end+30*ms, Prolonged{2, "gpu0", 9 * ms}, Prolonged{3, "gpu0", 9 * ms}, Prolonged{1, "gpu9", 9 * ms})
+		at(ms, end+70*ms, Prolonged{Task: 1, Device: "gpu0", By: 70 * ms})
+		at(2*ms, end+30*ms, Prolonged{Task: 1, Device: "gpu0", By: -40 * ms})
+		at(2*ms, end+30*ms, Prolonged{Task: 2, Device: "gpu0", By: 9 * ms}, Prolonged{Task: 3, Device: "gpu0", By: 9 * ms}, Prolonged{Task: 1, Device: "gpu9", By: 9 * ms})
 		for _, slot := range slices.Collect(s.Timeline("gpu0"))[1:] {
 			if slot.Start != end+30*ms {
 				t.Errorf("%s: planned are %+v", policy.Name(), slot)
@@ -368,13 +368,13 @@ func TestProlongedTurns(t *testing.T) {
 			t.Errorf("%s: the next turn lasts %v, want %v", policy.Name(), have, end)
 		}
 		inTurn := policy.Name() == "RR" || policy.Name() == "WRR" // by the others' rules it is owed more
-		if out = s.Apply(now+ms, Prolonged{2, "gpu0", -time.Second}); inTurn && (len(out.Grants) != 2 || out.Grants[1].Task != 1) {
+		if out = s.Apply(now+ms, Prolonged{Task: 2, Device: "gpu0", By: -time.Second}); inTurn && (len(out.Grants) != 2 || out.Grants[1].Task != 1) {
 			t.Errorf("%s: cut short: %+v", policy.Name(), out.Grants)
 		}
 	}
 	s := NewScheduler(HPF())
 	crowd(s, 2, func(id TaskID) Hints { return Hints{Priority: int(id)} })
-	if out := s.Apply(ms, Prolonged{2, "gpu0", time.Second}); len(out.Grants) != 0 || out.Next != 0 {
+	if out := s.Apply(ms, Prolonged{Task: 2, Device: "gpu0", By: time.Second}); len(out.Grants) != 0 || out.Next != 0 {
 		t.Errorf("HPF: %+v", out)
 	}
 }

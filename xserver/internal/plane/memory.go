@@ -109,6 +109,7 @@ type seatMemory struct {
 	lost    time.Duration // of this turn, by that
 	over    time.Duration // by which this turn was prolonged for the next one's memory
 	back    time.Duration // by which it was for what it stood still
+	free    time.Duration // of that, what it is not charged for
 	shift   uint64        // number of its last shift
 }
 

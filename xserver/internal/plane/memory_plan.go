@@ -325,13 +325,21 @@ func (st *seat) lostTurn(now time.Duration) time.Duration {
 	return (lost + now - st.mem.since + wait + quantumGrain - 1) / quantumGrain * quantumGrain
 }
 
+// stoodStill is how much of its turn a task stood still for its memory so far.
+func (st *seat) stoodStill(now time.Duration) time.Duration {
+	if st.mem.since == 0 {
+		return st.mem.lost
+	}
+	return st.mem.lost + now - st.mem.since
+}
+
 // prolong has a task's turn last until the memory of the next one is there, and for as
 // long again as it stood still for its own: turns of some policies are shorter than any
 // load, and would be over before that came.
 func (p *Plane) prolong(st *seat) {
 	m := &st.mem
 	if !st.open {
-		m.over, m.back = 0, 0
+		m.over, m.back, m.free = 0, 0, 0
 		return
 	}
 	more := time.Duration(math.MinInt64)
@@ -350,8 +358,10 @@ func (p *Plane) prolong(st *seat) {
 	}
 	more += lost - m.back
 	m.back = lost
-	if more != 0 {
-		p.events = append(p.events, compute.Prolonged{Task: st.id, Device: st.device.id, By: more})
+	still := (st.stoodStill(p.now) - m.free).Truncate(quantumGrain)
+	m.free += still
+	if more != 0 || still != 0 {
+		p.events = append(p.events, compute.Prolonged{Task: st.id, Device: st.device.id, By: more, Still: still})
 	}
 }
 

@@ -367,6 +367,44 @@ func TestTurnsShorterThanALoad(t *testing.T) {
 	}
 }
 
+// TestSharesOfTasksThatDoNotFit: what a turn stands still for its memory is not charged, so
+// that shares are of the time in which tasks run, however long the load takes.
+func TestSharesOfTasksThatDoNotFit(t *testing.T) {
+	for _, c := range []struct {
+		policy compute.Policy
+		hints  [2]compute.Hints
+		share  float64
+	}{
+		{compute.UP(), [2]compute.Hints{{Utilization: 75}, {Utilization: 25}}, 0.75},
+		{compute.PUP(), [2]compute.Hints{{Utilization: 90}, {Utilization: 10}}, 0.9},
+		{compute.CFS(), [2]compute.Hints{{Weight: 3}, {Weight: 1}}, 0.75},
+		{compute.WRR(), [2]compute.Hints{{Weight: 3}, {Weight: 1}}, 0.75},
+	} {
+		t.Run(c.policy.Name(), func(t *testing.T) {
+			r := newMemoryRig(t, 16*gib, memory.Predict, c.policy)
+			var before [2]time.Duration
+			for i := range before {
+				task := r.tenant(compute.TaskID(i+1), 0, 3)
+				r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), c.hints[i]) })
+				task.ready(true)
+				task.allocate(10 * gib)
+			}
+			r.live(2 * time.Second)
+			for i, task := range r.tenants {
+				before[i] = task.onTurn
+			}
+			r.live(30 * time.Second)
+			first, second := r.tenants[0].onTurn-before[0], r.tenants[1].onTurn-before[1]
+			if share := first.Seconds() / (first + second).Seconds(); share < c.share-0.03 || share > c.share+0.03 {
+				t.Errorf("the first has %.1f %%, want %.1f %%: %v and %v", 100*share, 100*c.share, first, second)
+			}
+			if first+second < 15*time.Second {
+				t.Errorf("together they ran %v of 30 s", first+second)
+			}
+		})
+	}
+}
+
 // TestTwoThatDoNotFitTakeTurns has two tasks whose memory exceeds the budget together:
 // each gets on, and most of its turn it has its memory.
 func TestTwoThatDoNotFitTakeTurns(t *testing.T) {
