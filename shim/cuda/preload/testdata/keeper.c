@@ -39,7 +39,7 @@ void keeper_bounds(uint64_t target, uint64_t limit, uint32_t flags)
 
 static void *answer_late(void *unused)
 {
-    usleep(600000);
+    usleep(1600000);
     keeper_bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED);
     return unused;
 }
