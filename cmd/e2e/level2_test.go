@@ -97,7 +97,8 @@ func atLevel2(t *testing.T) (w *world, daemon *proc, low *queue, high *proc) {
 // its gate closes, stays closed and opens.
 func TestLevel2StopsAQueueOfAStoppedProgram(t *testing.T) {
 	w, _, low, high := atLevel2(t)
-	low.signal(syscall.SIGSTOP) // its queue is full
+	eventually(t, "its queue to fill", func() bool { return uint32(low.proc.count.Load())-low.count() >= 7 })
+	low.signal(syscall.SIGSTOP)
 	before := low.count()
 	high.signal(syscall.SIGCONT)
 	high.progress()

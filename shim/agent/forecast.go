@@ -309,7 +309,7 @@ func (f *Forecast) state(section int) (s *sectionForecast, known bool) {
 }
 
 // Next implements mover.Uses.
-func (f *Forecast) Next(section int, _ time.Duration) (iter.Seq[mover.Use], bool) {
+func (f *Forecast) Next(section int, turn time.Duration) (iter.Seq[mover.Use], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if _, known := f.state(section); !known {
@@ -322,7 +322,11 @@ func (f *Forecast) Next(section int, _ time.Duration) (iter.Seq[mover.Use], bool
 		if !known {
 			return
 		}
-		s.plan.Ahead(math.MaxInt64, func(u predictor.Use) bool {
+		horizon := time.Duration(math.MaxInt64)
+		if s.plan.Period() == 0 { // what it did long ago says little
+			horizon = 2 * max(turn, tellEvery)
+		}
+		s.plan.Ahead(horizon, func(u predictor.Use) bool {
 			more := true
 			chunks(&u.Touch, func(base, bytes uint64) bool {
 				more = yield(mover.Use{Address: base, Bytes: memory.Clamp(bytes, memory.MaxBytes), In: u.At, Times: 1})
