@@ -6,9 +6,10 @@
 #   correct    4 min  segments, every word of tasks that exceed the budget, what passes between tasks
 #   swap       2 min  out of one process and into another, with the driver's own ways
 #   oversub    3 min  read, 150 to 300 %, turns of 50 ms to 1 s
-#   compare    6 min  the same at 100 ms against allocation, swap, serial and demand paging; dense, stencil
-#   inside     1 min  1,000 switches inside kernels
-#   sparse     3 min  tasks whose turns touch a part: sparse, experts, models
+#   compare    4 min  the same at 100 ms against allocation, swap, serial and demand paging
+#   patterns   8 min  that with what writes: dense, stencil
+#   inside     4 min  1,000 switches inside kernels
+#   sparse     6 min  tasks whose turns touch a part: sparse, experts, models
 #   physical   2 min  3 x 60 GiB
 #   growing    1 min  suspensions while the pool of host memory grows
 #   urgent     3 min  requests of a higher class on 20 GiB beside 110 + 30 GiB
@@ -44,15 +45,19 @@ oversub() {
     measure "oversub that fits" 60 oversub --footprint 100 --policy predict --slice "$(pick 1s 200ms)" --span "$(pick 6s 300ms)"
 }
 
-compare() {
-    for workload in read $(pick "dense stencil" ""); do
-        measure "compare, $workload" 190 oversub --workload "$workload" --footprint "$(pick 150,200,300 150)" --slice 100ms \
+compare() { against read; }
+
+patterns() { against dense $(pick stencil ""); }
+
+against() { # WORKLOAD...
+    for workload in "$@"; do
+        measure "compare, $workload" 260 oversub --workload "$workload" --footprint "$(pick 150,200,300 150)" --slice 100ms \
             --policy predict,allocation,swap,serial,paging --span "$(pick 3s 300ms)" --cycles "$(pick 3 1)"
     done
 }
 
 inside() {
-    measure "switches inside kernels" 150 oversub --workload long --rounds "$(pick 1500 20)" --footprint 150 --slice 30ms --policy predict \
+    measure "switches inside kernels" 280 oversub --workload long --rounds "$(pick 1500 20)" --footprint 150 --slice 30ms --policy predict \
         --budget "$(pick 2GiB 64MiB)" --task "$(pick 1GiB 32MiB)" --piece "$(pick 64MiB 8MiB)" --span "$(pick 45s 1s)"
 }
 
@@ -98,9 +103,9 @@ curves() {
         --span "$(pick 3s 300ms)" --cycles 1 --plot "$OUT/oversub-curves"
 }
 
-parts=(correct swap oversub compare inside sparse physical growing urgent fits training mix libraries curves)
+parts=(correct swap oversub compare patterns inside sparse physical growing urgent fits training mix libraries curves)
 if [ $# -eq 0 ]; then
-    sed -n '2,21p' "$0"
+    sed -n '2,22p' "$0"
     [ -n "$DRY" ] || exit 2
     set -- "${parts[@]}"
 fi
