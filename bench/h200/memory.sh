@@ -105,7 +105,7 @@ curves() {
 
 parts=(correct swap oversub compare patterns inside sparse physical growing urgent fits training mix libraries curves)
 if [ $# -eq 0 ]; then
-    sed -n '2,22p' "$0"
+    sed -n '2,21p' "$0"
     [ -n "$DRY" ] || exit 2
     set -- "${parts[@]}"
 fi
