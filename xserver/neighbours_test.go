@@ -106,9 +106,7 @@ func TestCase32NeighboursDelayNobody(t *testing.T) {
 	})
 	t.Run("flood", func(t *testing.T) {
 		s := spawn(t, part{Role: "flood", Dir: dir})
-		eventually(t, "throttling", func() bool {
-			return slices.ContainsFunc(list(t, c), func(task *xserverv1.Task) bool { return task.Processes[0].Throttled })
-		})
+		awaitFlood(t, c)
 		within(t, decide(t, low, high, 100))
 		s.kill()
 	})
