@@ -11,11 +11,11 @@ type heeder interface {
 // a device, as tasks, hints and policy are now. Who asks may hear later of a task of
 // whom nobody takes heed.
 func (s *Scheduler) Heeds(id TaskID, name Device) bool {
-	d := s.device(name)
-	if d == nil || d.seats[id] == nil {
+	seat := s.seatOn(name, id)
+	if seat == nil {
 		return true
 	}
-	p := d.seats[id].party
+	p, d := seat.party, seat.device
 	if p == nil || p.gang != nil || d.floors.many > 0 {
 		return true
 	}

@@ -43,12 +43,11 @@ func (r run) overlap(from, to time.Duration) time.Duration {
 // overran charges a task for what it took of a device after its gate had closed,
 // and those that ran there meanwhile for so much less, by how long they did.
 func (s *Scheduler) overran(e Overran) {
-	d := s.device(e.Device)
-	if d == nil || d.seats[e.Task] == nil || d.seats[e.Task].party == nil {
+	seat := s.seatOn(e.Device, e.Task)
+	if seat == nil || seat.party == nil {
 		return
 	}
-	seat := d.seats[e.Task]
-	late := seat.party
+	d, late := seat.device, seat.party
 	from, to := max(late.closed, late.told), s.now
 	if late.open {
 		to = min(to, late.opened)
@@ -93,11 +92,10 @@ func (s *Scheduler) overran(e Overran) {
 
 // prolonged has a party's turn end later, or earlier.
 func (s *Scheduler) prolonged(e Prolonged) {
-	d := s.device(e.Device)
-	if d == nil || d.seats[e.Task] == nil || d.seats[e.Task].party == nil {
+	seat := s.seatOn(e.Device, e.Task)
+	if seat == nil || seat.party == nil {
 		return
 	}
-	seat := d.seats[e.Task]
 	p := seat.party
 	p.late += e.By
 	p.account(s.now)
@@ -105,5 +103,5 @@ func (s *Scheduler) prolonged(e Prolonged) {
 	still := min(max(e.Still, 0), p.ran, seat.ran)
 	p.ran -= still
 	seat.ran -= still
-	d.domain.change(p)
+	p.device.domain.change(p)
 }

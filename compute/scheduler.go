@@ -107,13 +107,22 @@ func (s *Scheduler) take(e Event) {
 }
 
 func (s *Scheduler) setCommand(e CommandLength) {
-	if d := s.device(e.Device); d != nil && d.seats[e.Task] != nil {
-		seat := d.seats[e.Task]
-		seat.command = max(e.Length, 0)
-		if seat.party != nil {
-			d.domain.change(seat.party)
-		}
+	seat := s.seatOn(e.Device, e.Task)
+	if seat == nil {
+		return
 	}
+	seat.command = max(e.Length, 0)
+	if seat.party != nil {
+		seat.device.domain.change(seat.party)
+	}
+}
+
+// seatOn is a task's seat on a device; nil: it has none.
+func (s *Scheduler) seatOn(name Device, id TaskID) *seat {
+	if d := s.device(name); d != nil {
+		return d.seats[id]
+	}
+	return nil
 }
 
 func (s *Scheduler) add(e TaskAdded) {
@@ -317,11 +326,10 @@ func (s *Scheduler) State() []TaskState {
 
 // RunTime is TaskState.RunTime of one task on one device; 0 if it is not there.
 func (s *Scheduler) RunTime(id TaskID, name Device) time.Duration {
-	d := s.device(name)
-	if d == nil || d.seats[id] == nil {
+	seat := s.seatOn(name, id)
+	if seat == nil {
 		return 0
 	}
-	seat := d.seats[id]
 	seat.account(s.now)
 	return max(seat.ran, 0)
 }

@@ -79,8 +79,11 @@ func (p *Planner) quantum(short bool) time.Duration {
 // in beside the one that runs, and in time for that one to be stopped and to make room
 // for the next. What does not come is waited for no longer than a load takes.
 func (p *Planner) overtime(s *seat, now time.Duration) time.Duration {
+	if s.class != due || !s.Open {
+		return 0
+	}
 	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming })
-	if i < 0 || s.class != due || !s.Open {
+	if i < 0 {
 		return 0
 	}
 	next, there := p.order[i], now

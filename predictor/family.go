@@ -87,13 +87,18 @@ func tells(before, after string) bool {
 	return false
 }
 
+// familyOf is the key of the family that a model is of, or is one of.
+func (m *Model) familyOf() (_ Key, ok bool) {
+	if isFamily(m.kernel.Name) {
+		return m.kernel.Key, true
+	}
+	return familyKey(&m.kernel)
+}
+
 // join gives a model the kindred of its family.
 func (l *Library) join(m *Model) {
 	m.home, m.kin = l, nil
-	key, ok := familyKey(&m.kernel)
-	if isFamily(m.kernel.Name) {
-		key, ok = m.kernel.Key, true
-	}
+	key, ok := m.familyOf()
 	if !ok {
 		return
 	}
@@ -114,10 +119,7 @@ func (l *Library) join(m *Model) {
 
 // leave ends what a family has from a model that the library forgets.
 func (l *Library) leave(m *Model) {
-	key, ok := familyKey(&m.kernel)
-	if isFamily(m.kernel.Name) {
-		key, ok = m.kernel.Key, true
-	}
+	key, ok := m.familyOf()
 	if k := l.families[key]; ok && k != nil && k.model == m {
 		k.model = nil
 	}

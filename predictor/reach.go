@@ -1,6 +1,7 @@
 package predictor
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 )
@@ -16,7 +17,6 @@ const (
 	reachBits    = 14  // how much longer than the shortest they may be
 	maxMagnitude = 120 // values that they are made of, told apart by what they were
 	maxMembers   = 4   // of those that were the same in all samples
-	reachSamples = 1   // one sample leaves everything open
 	maxReaching  = 64  // pointers of one launch whose reach is worked out
 )
 
@@ -133,7 +133,7 @@ func (v *variant) farthest(at int, t Touch, p *pointer, m *magnitudes) (Touch, b
 // extend works out how far the pointers of variants reach, where that is new.
 func (m *Model) extend() {
 	m.root.leaves(func(v *variant) {
-		if v.reaching == nil && v.whole && len(v.samples) >= reachSamples {
+		if v.reaching == nil && v.whole && len(v.samples) > 0 {
 			v.reach(&m.layout)
 		}
 	})
@@ -192,16 +192,9 @@ func (f *reacher) list(views []view, chosen *template) (list []reach, open bool)
 	}
 	f.current, f.found = f.classesOf(views), f.found[:0]
 	f.name = naming(len(f.current))
-	f.products()
-	slices.SortStableFunc(f.found, func(a, b reachable) int {
-		switch {
-		case a.bits < b.bits:
-			return -1
-		case a.bits > b.bits:
-			return 1
-		}
-		return 0
-	})
+	// The last is what is left of the allocation.
+	products(f.current[:len(f.current)-1], maxTriples, f.effort, len(f.bounds), f.try)
+	slices.SortStableFunc(f.found, func(a, b reachable) int { return cmp.Compare(a.bits, b.bits) })
 	for i := range f.found {
 		r := &f.found[i]
 		if len(list) == maxReaches || r.bits > f.found[0].bits+reachBits {
@@ -237,54 +230,11 @@ func (f *reacher) magnitudes(r *reachable) bool {
 	return true
 }
 
-func (f *reacher) products() {
-	n := len(f.bounds)
-	two, three := make([]uint64, n), make([]uint64, n)
-	few := len(f.current) - 1 // the last is what is left of the allocation
-	for i := range few {
-		a := &f.current[i]
-		f.try(a.values, i)
-		if i >= maxPairs || !f.effort.spend(few-i) {
-			continue
-		}
-		for j := i; j < min(few, maxPairs); j++ {
-			if !times(two, a.values, f.current[j].values) {
-				continue
-			}
-			f.try(two, i, j)
-			if j >= maxTriples || !f.effort.spend(maxTriples-j) {
-				continue
-			}
-			for k := j; k < min(few, maxTriples); k++ {
-				if times(three, two, f.current[k].values) {
-					f.try(three, i, j, k)
-				}
-			}
-		}
-	}
-}
-
 // try looks for the coefficient of a product: the likeliest, or a larger one that is
 // about as likely.
 func (f *reacher) try(p []uint64, class ...int) {
-	var largest float64
-	lo, hi := 0.0, maxExtent*1.0
-	for i := range f.bounds {
-		b := &f.bounds[i]
-		if p[i] == 0 {
-			if b.lo > 0 {
-				return
-			}
-			continue
-		}
-		v := float64(p[i])
-		largest = max(largest, v)
-		lo, hi = max(lo, float64(b.lo)/v), min(hi, float64(b.hi)/v)
-		if lo > hi {
-			return
-		}
-	}
-	if largest == 0 || hi == 0 {
+	lo, hi, ok := coefficients(f.bounds, p)
+	if hi = min(hi, maxExtent); !ok || lo > hi {
 		return
 	}
 	n := simplest(lo*(1-1e-12), hi*(1+1e-12))

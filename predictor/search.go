@@ -184,37 +184,59 @@ func (f *finder) convincing() bool {
 	return len(f.found) > 0 && (f.found[0].expr.natural() || f.found[0].expr.fixed())
 }
 
-func (f *finder) products() {
-	ones := make([]uint64, len(f.bounds))
-	for i := range ones {
-		ones[i] = 1
-	}
-	one := make([]uint64, len(f.bounds))
-	two := make([]uint64, len(f.bounds))
-	three := make([]uint64, len(f.bounds))
-	for i := range f.classes {
-		a := &f.classes[i]
-		times(one, ones, a.values)
-		f.try(one, a)
-		if i >= maxPairs || !f.effort.spend(len(f.classes)-i) {
+// products has one, two and three of the classes multiplied, as far as the effort goes:
+// try is told the products in n samples and which classes they are of.
+func products(classes []class, triples int, e *effort, n int, try func(p []uint64, of ...int)) {
+	two, three := make([]uint64, n), make([]uint64, n)
+	for i := range classes {
+		a := &classes[i]
+		try(a.values, i)
+		if i >= maxPairs || !e.spend(len(classes)-i) {
 			continue
 		}
-		for j := i; j < min(len(f.classes), maxPairs); j++ {
-			b := &f.classes[j]
-			if !times(two, one, b.values) {
+		for j := i; j < min(len(classes), maxPairs); j++ {
+			if !times(two, a.values, classes[j].values) {
 				continue
 			}
-			f.try(two, a, b)
-			if j >= f.triples || !f.effort.spend(f.triples-j) {
+			try(two, i, j)
+			if j >= triples || !e.spend(triples-j) {
 				continue
 			}
-			for k := j; k < min(len(f.classes), f.triples); k++ {
-				if times(three, two, f.classes[k].values) {
-					f.try(three, a, b, &f.classes[k])
+			for k := j; k < min(len(classes), triples); k++ {
+				if times(three, two, classes[k].values) {
+					try(three, i, j, k)
 				}
 			}
 		}
 	}
+}
+
+func (f *finder) products() {
+	products(f.classes, f.triples, f.effort, len(f.bounds), func(p []uint64, of ...int) {
+		var factors [maxFactors]*class
+		for i, c := range of {
+			factors[i] = &f.classes[c]
+		}
+		f.try(p, factors[:len(of)]...)
+	})
+}
+
+// coefficients are those with which a product keeps all bounds, from lo to hi at most;
+// false: there are none but 0, or the product is 0 wherever it is looked at.
+func coefficients(bounds []bound, p []uint64) (lo, hi float64, ok bool) {
+	hi = math.Inf(1)
+	for i := range bounds {
+		b := &bounds[i]
+		if p[i] == 0 {
+			if b.lo > 0 {
+				return 0, 0, false
+			}
+			continue
+		}
+		v := float64(p[i])
+		lo, hi = max(lo, float64(b.lo)/v), min(hi, float64(b.hi)/v)
+	}
+	return lo, hi, hi > 0 && !math.IsInf(hi, 1)
 }
 
 // times multiplies, and says whether the products are still numbers of bytes.
@@ -229,22 +251,8 @@ func times(dst, a, b []uint64) bool {
 
 // try looks for the best coefficient of a product.
 func (f *finder) try(p []uint64, factors ...*class) {
-	lo, hi := 0.0, math.Inf(1)
-	for i := range f.bounds {
-		b := &f.bounds[i]
-		if p[i] == 0 {
-			if b.lo > 0 {
-				return
-			}
-			continue
-		}
-		v := float64(p[i])
-		lo, hi = max(lo, float64(b.lo)/v), min(hi, float64(b.hi)/v)
-		if lo > hi*(1+1e-12) {
-			return
-		}
-	}
-	if hi == 0 || math.IsInf(hi, 1) {
+	lo, hi, ok := coefficients(f.bounds, p)
+	if !ok || lo > hi*(1+1e-12) {
 		return
 	}
 	bits := 0.0

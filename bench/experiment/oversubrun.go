@@ -83,26 +83,32 @@ func (r *oversubscribed) learn(ctx context.Context, g group) error {
 		t := r.touch(g, piece)
 		t.Bytes, t.Phase = uint64(piece)*uint64(2*workloads.LeastPieces(g.workload)), 1
 		t.Steps = 2 * workloads.LeastPieces(g.workload)
-		c, err := r.lab.muster(ctx, []hungry{patterned{t}}, 1, func(int) way {
-			return &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
-		})
-		if err != nil {
+		if err := r.learnFrom(ctx, t); err != nil {
 			return err
-		}
-		if err := c.begin(); err != nil {
-			c.kill()
-			return err
-		}
-		all, err := c.ends(ctx)
-		c.kill()
-		if err != nil {
-			return err
-		}
-		if all[0].wrong > 0 {
-			return fmt.Errorf("%d words are wrong while it is learnt from", all[0].wrong)
 		}
 	}
 	r.learnt[g.workload] = true
+	return nil
+}
+
+func (r *oversubscribed) learnFrom(ctx context.Context, t workloads.Touch) error {
+	c, err := r.lab.muster(ctx, []hungry{patterned{t}}, 1, func(int) way {
+		return &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
+	})
+	if err != nil {
+		return err
+	}
+	defer c.kill()
+	if err := c.begin(); err != nil {
+		return err
+	}
+	all, err := c.ends(ctx)
+	if err != nil {
+		return err
+	}
+	if all[0].wrong > 0 {
+		return fmt.Errorf("%d words are wrong while it is learnt from", all[0].wrong)
+	}
 	return nil
 }
 
@@ -169,7 +175,7 @@ func (r *oversubscribed) measuring(g group, policies int) (sum time.Duration) {
 // as many turns each as are asked for.
 func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.Duration) {
 	round := time.Duration(g.tasks) * slice
-	turns := max(2, workloads.Phases(g.workload)+2)
+	turns := workloads.Phases(g.workload) + 2
 	settle, span = max(time.Duration(turns)*round, r.o.Span/4), max(time.Duration(r.o.Cycles)*round, r.o.Span)
 	if round > 0 { // whole rounds, so that each has as many turns
 		span = (span + round - 1) / round * round

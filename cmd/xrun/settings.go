@@ -101,22 +101,19 @@ func (f *flags) settings(set *pflag.FlagSet, environ []string, command string) (
 	src := source{set, variables(environ)}
 	s := settings{sim: f.sim}
 	var err error
-	if s.requireDaemon, err = yes("XMSCHED_REQUIRE_DAEMON", src.env); err != nil {
-		return s, err
+	for _, w := range []struct {
+		set      *bool
+		variable string
+		flag     bool
+	}{
+		{&s.requireDaemon, "XMSCHED_REQUIRE_DAEMON", f.requireDaemon}, {&s.perProcess, perProcess, f.perProcess},
+		{&s.learn, client.LearnVariable, f.learn}, {&s.pinMemory, client.PinVariable, f.pinMemory},
+	} {
+		if *w.set, err = yes(w.variable, src.env); err != nil {
+			return s, err
+		}
+		*w.set = *w.set || w.flag
 	}
-	s.requireDaemon = s.requireDaemon || f.requireDaemon
-	if s.perProcess, err = yes(perProcess, src.env); err != nil {
-		return s, err
-	}
-	s.perProcess = s.perProcess || f.perProcess
-	if s.learn, err = yes(client.LearnVariable, src.env); err != nil {
-		return s, err
-	}
-	s.learn = s.learn || f.learn
-	if s.pinMemory, err = yes(client.PinVariable, src.env); err != nil {
-		return s, err
-	}
-	s.pinMemory = s.pinMemory || f.pinMemory
 	for _, hint := range compute.HintList() {
 		text, from := src.text(hint.Name, client.HintVariable(hint), hint.XSched)
 		if hint.Name == "quantum" && f.slice != "" {

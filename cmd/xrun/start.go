@@ -138,17 +138,10 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		return nil, err
 	}
 	env = with(env, "LD_PRELOAD", preload(filepath.Join(lib, library), variables(environ)["LD_PRELOAD"]))
-	learn, pinned := "", ""
-	if s.pinMemory {
-		pinned = "1"
-	}
-	if s.learn {
-		learn = "1"
-	}
 	for _, v := range [][2]string{
 		{"XMSCHED_LIB", lib},
-		{client.LearnVariable, learn},
-		{client.PinVariable, pinned},
+		{client.LearnVariable, word(s.learn)},
+		{client.PinVariable, word(s.pinMemory)},
 		{"XMSCHED_NAME", s.name},
 		{"XMSCHED_LEVEL", s.level},
 		{"XMSCHED_THRESHOLD", count(s.threshold)},
@@ -169,6 +162,14 @@ func environment(environ []string, s settings, lib string) ([]string, error) {
 		env = with(env, "XMSCHED_REQUIRE_DAEMON", "1")
 	}
 	return env, nil
+}
+
+// word is what is wished as a variable has it; what is not, it has not.
+func word(wished bool) string {
+	if wished {
+		return "1"
+	}
+	return ""
 }
 
 // count is a number of commands as a variable has it; 0: it has none.

@@ -161,6 +161,16 @@ func (g *governed) await(what string, good func(v board.MemoryView) bool) (v boa
 	}
 }
 
+// primary is the program's context, current on this thread.
+func (g *governed) primary() *cuda.Context {
+	device, err := g.driver.Device(0)
+	g.must(err)
+	own, err := g.driver.PrimaryContext(device)
+	g.must(err)
+	g.must(own.SetCurrent())
+	return own
+}
+
 func (g *governed) serve() *mover.Engine {
 	e := mover.New(mover.Config{Memory: g.table, Go: func(f func()) { g.parts.Go(f) }, Journal: func(e mover.Entry) {
 		if strings.Contains(e.Error, abi.CUDA_ERROR_ILLEGAL_ADDRESS.String()) {
@@ -181,11 +191,7 @@ func TestMovesUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerMovesUnd
 // as every other.
 func TestInnerMovesUnderTheLibrary(t *testing.T) {
 	g := govern(t)
-	device, err := g.driver.Device(0)
-	g.must(err)
-	own, err := g.driver.PrimaryContext(device)
-	g.must(err)
-	g.must(own.SetCurrent())
+	own := g.primary()
 	module, err := g.driver.LoadModule(kernels.PTX())
 	g.must(err)
 	count, err := module.Function("xm_increment")
@@ -257,11 +263,7 @@ func TestCleanMemoryUnderTheLibrary(t *testing.T) { underLibrary(t, "TestInnerCl
 // afterwards.
 func TestInnerCleanUnderTheLibrary(t *testing.T) {
 	g := govern(t)
-	device, err := g.driver.Device(0)
-	g.must(err)
-	own, err := g.driver.PrimaryContext(device)
-	g.must(err)
-	g.must(own.SetCurrent())
+	own := g.primary()
 	const bytes = 32 * memory.MiB
 	data, err := g.driver.MemAlloc(uint64(bytes))
 	g.must(err)
@@ -318,11 +320,7 @@ func TestASlowLinkUnderTheLibrary(t *testing.T) {
 // in has all its bytes, the process runs on, and memory moves as before.
 func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
 	g := govern(t)
-	device, err := g.driver.Device(0)
-	g.must(err)
-	own, err := g.driver.PrimaryContext(device)
-	g.must(err)
-	g.must(own.SetCurrent())
+	own := g.primary()
 	const bytes = 320 * memory.MiB // 3 batches, of which 2 take 1.8 s
 	data, err := g.driver.MemAlloc(uint64(bytes))
 	g.must(err)

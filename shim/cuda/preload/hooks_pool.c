@@ -51,7 +51,7 @@ static struct xm_pool *pool_for(const struct xm_order *o, const CUmemoryPool *na
         p = xm_pool_of(*named);
     else if (o->m)
         p = xm_pool_current(o->m);
-    if (!p || (!p->shut && !p->m->peers && !p->m->stays))
+    if (!p || (!p->shut && !xm_mem_plain(p->m)))
         return p;
     xm_pool_let_go(p);
     return NULL;

@@ -147,6 +147,12 @@ extern XM_INTERNAL struct xm_mem xm_mems[XM_BOARD_DEVICES];
 extern XM_INTERNAL pthread_mutex_t xm_mem_lock;
 extern XM_INTERNAL _Atomic bool xm_mem_any; /* the memory of some device is managed */
 
+/* What is allocated is the driver's from now on, and counted. */
+static inline bool xm_mem_plain(const struct xm_mem *m)
+{
+	return m->peers || m->stays;
+}
+
 static inline uint64_t xm_round_up(uint64_t n, uint64_t to)
 {
 	return (n + to - 1) / to * to;
@@ -232,8 +238,10 @@ XM_INTERNAL bool xm_mem_beyond(const struct xm_mem *m, uint64_t bytes);
  * taken. While *patient the daemon is asked, for `all` that is still to come; in vain but once. */
 XM_INTERNAL CUmemGenericAllocationHandle xm_room_piece(struct xm_mem *m, uint64_t bytes, uint64_t all, bool *patient);
 
+/* How much more there may be on the device and the host together; UINT64_MAX: as much as there is. */
+XM_INTERNAL uint64_t xm_room_left(struct xm_mem *m);
+
 /* Asks the daemon for that much room and waits for at most 20 ms. True: something changed. */
-XM_INTERNAL uint64_t xm_room_left(struct xm_mem *m); /* on the device and the host together, UINT64_MAX: unbounded */
 XM_INTERNAL bool xm_room_ask(struct xm_mem *m, uint64_t bytes);
 
 /* --- mem_range.c ----------------------------------------------------------- */

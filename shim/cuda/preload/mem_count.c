@@ -328,7 +328,7 @@ bool xm_memory_plain(struct xm_mem *m)
 {
 	bool plain = false;
 
-	LOCKED(plain = m->peers != 0 || m->stays);
+	LOCKED(plain = xm_mem_plain(m));
 	return plain;
 }
 

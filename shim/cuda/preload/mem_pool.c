@@ -41,7 +41,7 @@ bool xm_pool_allocate_kept(uintptr_t key, CUcontext current, const CUmemoryPool 
 		p = xm_pool_find(*named);
 	else if (o && o->m)
 		p = xm_pool_current_known(o->m);
-	taken = p && !p->shut && !p->m->peers && !p->m->stays && take_out(p, o, asked, out);
+	taken = p && !p->shut && !xm_mem_plain(p->m) && take_out(p, o, asked, out);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return taken;
 }

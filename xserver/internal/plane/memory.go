@@ -331,8 +331,7 @@ const (
 // lookAtMemories looks at the figures of those who are to do something about them.
 func (p *Plane) lookAtMemories() {
 	k := p.mem
-	settled := !slices.ContainsFunc(p.list, func(d *device) bool { return d.mem.unsettled })
-	if k.look > p.now || k.look == 0 && settled {
+	if k.look > p.now || k.look == 0 && !slices.ContainsFunc(p.list, func(d *device) bool { return d.mem.unsettled }) {
 		return
 	}
 	k.look = 0

@@ -314,15 +314,14 @@ func (p *Plane) holdMemory(st *seat, held bool) {
 // lostTurn is how much of its turn a task stands still for its memory, as far as is
 // known now.
 func (st *seat) lostTurn(now time.Duration) time.Duration {
-	lost := st.mem.lost
 	if st.mem.since == 0 {
-		return lost
+		return st.mem.lost
 	}
 	wait := time.Duration(0)
 	for _, s := range st.sections {
 		wait = max(wait, s.mem.target.Wait)
 	}
-	return (lost + now - st.mem.since + wait + quantumGrain - 1) / quantumGrain * quantumGrain
+	return (st.stoodStill(now) + wait + quantumGrain - 1) / quantumGrain * quantumGrain
 }
 
 // stoodStill is how much of its turn a task stood still for its memory so far.

@@ -573,6 +573,17 @@ static void lands(void)
     WANT(xm_memory.flight(0, 0), 0);
 }
 
+/* The process allocates so much and is stopped, and the engine has the move: the pieces are in views. */
+static void moves_block(uint64_t bytes, int pieces)
+{
+    WANT(xm_mem_allocate(m, contexts[0], bytes, &blocks[0].at), 0);
+    blocks[0].bytes = bytes;
+    stamp(&blocks[0]);
+    xm_memory_stopped(0);
+    WANT(xm_memory.begin(0), 0);
+    WANT(xm_memory.list(0, views, HANDLES), pieces);
+}
+
 /* What an engine has in flight is waited for, however long; and after that the engine as ever. */
 static void flights_land(void)
 {
@@ -581,12 +592,7 @@ static void flights_land(void)
     anew(1);
     WANT(xm_memory.flight(0, 1), -EPERM);
     WANT(xm_memory.flight(3, 1), -ENODEV);
-    WANT(xm_mem_allocate(m, contexts[0], 32u << 20, &blocks[0].at), 0);
-    blocks[0].bytes = 32u << 20;
-    stamp(&blocks[0]);
-    xm_memory_stopped(0);
-    WANT(xm_memory.begin(0), 0);
-    WANT(xm_memory.list(0, views, HANDLES), 1);
+    moves_block(32u << 20, 1);
     ids[0] = views[0].id;
     WANT(xm_memory.slot(0, ids[0], &slot), 0);
     WANT(xm_memory.flight(0, 1), 0);
@@ -667,17 +673,11 @@ static void room_is_asked_for(void)
 /* What was loaded in vain is given back as it was, and none of it has moved. */
 static void loading_is_given_back(void)
 {
-    uint64_t ids[4], slot, out;
-    int n;
+    enum { n = 4 };
+    uint64_t ids[n], slot, out;
 
     anew(1);
-    WANT(xm_mem_allocate(m, contexts[0], 100u << 20, &blocks[0].at), 0);
-    blocks[0].bytes = 100u << 20;
-    stamp(&blocks[0]);
-    xm_memory_stopped(0);
-    WANT(xm_memory.begin(0), 0);
-    n = xm_memory.list(0, views, HANDLES);
-    WANT(n, 4);
+    moves_block(100u << 20, n);
     for (int i = 0; i < n; i++) {
         ids[i] = views[i].id;
         WANT(xm_memory.slot(0, ids[i], &slot), 0);
@@ -753,12 +753,7 @@ static void clean_copies_give_way(void)
     unsigned before;
 
     anew(1);
-    WANT(xm_mem_allocate(m, contexts[0], 64u << 20, &blocks[0].at), 0);
-    blocks[0].bytes = 64u << 20;
-    stamp(&blocks[0]);
-    xm_memory_stopped(0);
-    WANT(xm_memory.begin(0), 0);
-    WANT(xm_memory.list(0, views, HANDLES), 2);
+    moves_block(64u << 20, 2);
     for (int i = 0; i < 2; i++) {
         ids[i] = views[i].id;
         WANT(xm_memory.slot(0, ids[i], &slot), 0);
