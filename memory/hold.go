@@ -13,8 +13,8 @@ import (
 // is held back at the beginning until its memory is there, since what is missing
 // costs as much again at every pass over it, and takes the way that others wait for;
 // later on only for a short stop, if there is a batch to bring in, or all that is
-// missing, and it ran long enough since the last. The first exchange is made at once where
-// it began with all that it was to use: what it turned to then it reads from the host.
+// missing, and it ran long enough since the last; and at once for an exchange, as what it
+// has turned to it reads from the host, if the last one was long enough ago.
 func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
@@ -29,23 +29,40 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	if s.held && in && now >= s.patience && now < s.limit {
 		s.patience = min(s.limit, now+p.patience(s.missing())) // the way, or the room, was not its own yet
 	}
-	batch := max(s.incoming(), s.Exchange)
 	whole := s.missing() >= Granularity && s.incoming() >= s.missing()
-	if now >= s.patience && (batch >= BatchBytes || whole) {
-		again := s.patience
-		if s.waited || s.incoming() >= Granularity {
-			again += 4*p.config.Link.Time(batch) + 4*ahead
-		}
+	if now >= s.patience && (s.incoming() >= BatchBytes || whole) {
+		again := s.patience + p.between(s.incoming())
 		if now >= again {
-			s.patience, s.waited = now+p.patience(batch), true
+			s.patience = now + p.patience(s.incoming())
 		}
 		p.wake(now, again)
 	}
-	s.held = out || now < s.patience && (in || s.exchanges())
-	if s.held && !out {
+	in, swaps := in && now < s.patience, p.swaps(s, now)
+	s.held = out || in || swaps
+	if in {
 		p.wake(now, s.patience)
 	}
 }
+
+// swaps decides whether a task whose turn it is should be Stopped for an exchange.
+func (p *Planner) swaps(s *seat, now time.Duration) bool {
+	if s.exchange != 0 && (!s.exchanges() || now >= s.exchange) {
+		s.exchanged, s.exchange = now, 0
+	}
+	if s.exchange == 0 && s.exchanges() {
+		if again := s.exchanged + p.between(s.Exchange); s.exchanged == 0 || now >= again {
+			s.exchange = now + p.patience(s.Exchange)
+		} else {
+			p.wake(now, again)
+		}
+	}
+	p.wake(now, s.exchange)
+	return s.exchange != 0
+}
+
+// between is how long a task runs in its turn between two short stops that each bring in
+// so much.
+func (p *Planner) between(b Bytes) time.Duration { return 4*p.config.Link.Time(b) + 4*ahead }
 
 // quantum is the length of a turn that hides the loading of the next task, for
 // tasks that do not fit together; 0 leaves it to the policy. All turns are

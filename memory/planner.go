@@ -299,6 +299,9 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	if s.class <= due && s.held && now < s.patience {
 		t.Wait = min(s.patience-now, p.config.Link.Time(s.missing()))
 	}
+	if s.exchange != 0 {
+		t.Wait = max(t.Wait, min(s.exchange-now, p.config.Link.Time(s.Exchange)))
+	}
 	if s.Slice > 0 {
 		t.Quantum = max(compute.MinQuantum, min(s.Slice, compute.MaxQuantum))
 	}

@@ -157,7 +157,10 @@ const ahead = 5 * time.Millisecond
 // turn notes when a task's turn came, and until when it waits for its memory.
 func (p *Planner) turn(s *seat, now time.Duration) {
 	if s.class > due || s.class == kept {
-		s.due, s.latest = false, 0
+		if s.due && s.exchanges() {
+			s.moved = now // it was not Stopped for that before
+		}
+		s.due, s.latest, s.exchange = false, 0, 0
 		return
 	}
 	s.since, s.returned, s.ran = 0, false, now
@@ -166,7 +169,7 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 	}
 	s.due = true
 	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
-	if s.waited = missing > 0; !s.waited {
+	if missing == 0 {
 		s.patience, s.limit = now, now
 		return
 	}

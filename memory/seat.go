@@ -30,7 +30,8 @@ type seat struct {
 	// long as that comes in until limit.
 	due             bool
 	patience, limit time.Duration
-	waited          bool          // it was held back in its turn
+	exchange        time.Duration // until then it is held back for an exchange; 0: it is not
+	exchanged       time.Duration // when it last was; 0: never
 	latest          time.Duration // that its turn ends because of the next one's memory; 0: not known
 
 	desired Bytes

@@ -132,6 +132,69 @@ func TestExchangesAreHeldFor(t *testing.T) {
 	}
 }
 
+// TestExchangesAreAtOnce: whose turn it is and who turns to other memory is Stopped for it
+// at once, also if it was held back when its turn began, or if there is more room for it:
+// what it reads from the host it reads at a thirtieth of the speed. The next time waits until
+// it ran for some while, over turns of others too. What it did not get done in its turn it
+// does after it, however long ago it began to ask.
+func TestExchangesAreAtOnce(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: 8 * GiB, Working: GiB, Resident: 8 * GiB, Ready: true, Open: true},
+		{Task: 2, Footprint: 12 * GiB, Working: 4 * GiB, Resident: 3 * GiB, Ready: true, Stopped: true},
+	}
+	now := time.Second
+	first := compute.TaskID(2)
+	decide := func() (held bool) {
+		slots := []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
+		d := p.Decide(now, slices.Values(slots), nil, claims)
+		for i := range claims {
+			claims[i].Seen = d.Targets[i].Want
+		}
+		now += time.Millisecond
+		return d.Targets[1].Hold
+	}
+	runs := func(what string, d time.Duration) {
+		t.Helper()
+		for range int(d / time.Millisecond) {
+			if decide() {
+				t.Fatalf("%s: held", what)
+			}
+		}
+	}
+	holds := func(what string) {
+		t.Helper()
+		if !decide() {
+			t.Fatalf("%s: not held", what)
+		}
+	}
+	holds("for what it misses at the beginning of its turn")
+	claims[1].Resident = 8 * GiB
+	runs("all is there", 60*time.Millisecond)
+	claims[1].Exchange = GiB
+	holds("it turned to other memory")
+	claims[1].Exchange = 0
+	runs("exchanged", 5*time.Millisecond)
+	claims[1].Exchange = GiB
+	runs("it has just exchanged", 4*LinkRate.Time(GiB)-10*time.Millisecond)
+	first = 1
+	for range 200 {
+		if decide() {
+			claims[1].Exchange = 0
+		}
+	}
+	if claims[1].Exchange != 0 {
+		t.Fatal("its turn is over, and it is not held for its exchange")
+	}
+	first = 2
+	runs("its turn again", 20*time.Millisecond)
+	claims[1].Exchange = GiB
+	holds("long after its last exchange")
+}
+
 // TestForegroundKeepsOrReturns: under HPF a foreground that comes back every 100
 // ms keeps its memory between its requests; one that comes every minute returns
 // it, and has it again when it is due.
