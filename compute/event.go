@@ -93,6 +93,15 @@ type Prolonged struct {
 	By, Still time.Duration
 }
 
+// Stands says that a task cannot use a device for a while though it has work and may run
+// there, or no more: its memory is on the way. Policies of turns give its turn to who can,
+// and what was left of it back to the task, before anybody else's, once it can use it.
+type Stands struct {
+	Task   TaskID
+	Device Device
+	On     bool
+}
+
 // CommandLength says how long the commands of a task are on a device, where they are
 // long and that is known well; 0: not. UP and PUP then end a turn in the middle of a command.
 type CommandLength struct {
@@ -118,6 +127,7 @@ func (CPUPriorityChanged) event() {}
 func (Overran) event()            {}
 func (SwitchCost) event()         {}
 func (Prolonged) event()          {}
+func (Stands) event()             {}
 func (CommandLength) event()      {}
 func (PolicyChanged) event()      {}
 func (Tick) event()               {}
@@ -194,6 +204,8 @@ type TaskState struct {
 	Late time.Duration
 	// Command is what CommandLength told last of a task that runs by itself.
 	Command time.Duration
+	// Stands is what Stands told last of a task that runs by itself.
+	Stands bool
 
 	// Seniority is set for a gang, and Summoned where it is let run on another
 	// device if it may run here as well: a policy of turns gives it a turn at

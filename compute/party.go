@@ -21,6 +21,7 @@ type seat struct {
 	known bool // told says what the caller knows
 
 	command time.Duration // length of its commands; 0: not known, or short
+	stands  bool          // it cannot use the device
 
 	ran   time.Duration // until since, corrected by Overran
 	since time.Duration // start of the present run, if running
@@ -112,7 +113,7 @@ func (p *party) state(now time.Duration) TaskState {
 		Open: p.open, Mode: p.device.mode(first), RunTime: p.ran, Late: p.late,
 	}
 	if len(p.members) == 1 {
-		state.Command = first.command
+		state.Command, state.Stands = first.command, first.stands
 	}
 	for _, m := range p.members[1:] {
 		state.CPUPriority = max(state.CPUPriority, m.task.cpu)

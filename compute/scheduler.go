@@ -97,7 +97,9 @@ func (s *Scheduler) take(e Event) {
 	case Overran:
 		s.overran(e)
 	case CommandLength:
-		s.setCommand(e)
+		s.tellDecider(e.Device, e.Task, func(seat *seat) { seat.command = max(e.Length, 0) })
+	case Stands:
+		s.tellDecider(e.Device, e.Task, func(seat *seat) { seat.stands = e.On })
 	case SwitchCost:
 		s.costs[e.Device] = max(e.Cost, 0)
 		s.setCosts()
@@ -106,12 +108,13 @@ func (s *Scheduler) take(e Event) {
 	}
 }
 
-func (s *Scheduler) setCommand(e CommandLength) {
-	seat := s.seatOn(e.Device, e.Task)
+// tellDecider notes something of a task on a device of which the decider is to hear.
+func (s *Scheduler) tellDecider(name Device, id TaskID, note func(*seat)) {
+	seat := s.seatOn(name, id)
 	if seat == nil {
 		return
 	}
-	seat.command = max(e.Length, 0)
+	note(seat)
 	if seat.party != nil {
 		seat.device.domain.change(seat.party)
 	}

@@ -27,9 +27,10 @@ type turns struct {
 	unused time.Duration // what is left of that at the beginning of the turn
 	last   *turner       // who had the device last
 
-	// Those whose turn a gang cut short, which go on before anybody else, and
-	// gangs that want their turn now.
+	// Those whose turn was cut short, by a gang or as they could not use it, which go on
+	// before anybody else; those who still cannot; and gangs that want their turn now.
 	cut    queue[turner]
+	stood  queue[turner]
 	called queue[turner]
 
 	free     bool // nobody has work
@@ -100,7 +101,7 @@ func (plainOrder) capped() bool                  { return false }
 
 // turner is a task in a policy of turns.
 //
-// Invariant: a task with work is at one place: it has the turn, it is in cut or
+// Invariant: a task with work is at one place: it has the turn, it is in cut, stood or
 // called, or it waits in the order.
 type turner struct {
 	id        TaskID
@@ -112,7 +113,8 @@ type turner struct {
 	late    time.Duration // that its turns began, as far as they were prolonged for it
 	command time.Duration // length of its commands, if they are long
 	left    time.Duration // of a turn that was cut; 0: without end
-	link    link[turner]  // in cut, called, or the order's
+	stands  bool          // it cannot use a turn
+	link    link[turner]  // in cut, stood, called, or the order's
 
 	// Of the orders.
 	index  int           // in a heap
@@ -139,6 +141,7 @@ const (
 	waiting              // in the order
 	running              // has the turn
 	cut
+	stood
 	called
 )
 
@@ -234,7 +237,7 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 			r.end += late
 		}
 	}
-	t.seniority = s.Seniority
+	t.seniority, t.stands = s.Seniority, s.Stands
 	switch {
 	case !s.Ready:
 		r.put(t, away, now)
@@ -242,6 +245,8 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 		r.put(t, called, now)
 	case t.at == away || t.at == called && !s.Summoned:
 		r.put(t, waiting, now)
+	case t.at == stood && !t.stands:
+		r.put(t, cut, now)
 	}
 }
 
@@ -258,7 +263,7 @@ func (r *turns) put(t *turner, to place, now time.Duration) {
 		r.order.leave(t)
 	case running:
 		r.holder = nil
-	case cut, called:
+	case cut, stood, called:
 		t.link.unlink()
 	}
 	t.at = to
@@ -271,6 +276,8 @@ func (r *turns) put(t *turner, to place, now time.Duration) {
 		r.holder = t
 	case cut:
 		r.cut.pushFirst(&t.link)
+	case stood:
+		r.stood.push(&t.link)
 	case called:
 		r.called.push(&t.link)
 	}
@@ -292,14 +299,14 @@ func (r *turns) hand(now time.Duration) {
 		}
 	}
 	if g := r.oldestCalled(); g != nil {
-		if h := r.holder; h != nil {
-			if h.left = 0; r.end != 0 {
-				h.left = max(r.end-now-r.unused, 1)
-			}
-			r.put(h, cut, now)
+		if r.holder != nil {
+			r.interrupt(cut, now)
 		}
 		r.begin(g, g.whole(r.order.turn(g, now), false), now)
 		return
+	}
+	if h := r.holder; h != nil && h.stands && !h.seniority.IsGang() && r.waits() {
+		r.interrupt(stood, now)
 	}
 	if r.holder != nil {
 		return
@@ -308,7 +315,18 @@ func (r *turns) hand(now time.Duration) {
 		r.begin(t, t.left, now)
 	} else if t := r.order.next(now); t != nil {
 		r.begin(t, t.whole(r.order.turn(t, now), t == on), now)
+	} else if t := r.stood.first(); t != nil {
+		r.begin(t, t.left, now)
 	}
+}
+
+// interrupt takes the turn from who has it, who is to have the rest of it later.
+func (r *turns) interrupt(to place, now time.Duration) {
+	h := r.holder
+	if h.left = 0; r.end != 0 {
+		h.left = max(r.end-now-r.unused, 1)
+	}
+	r.put(h, to, now)
 }
 
 // begin gives a task the turn.
@@ -408,11 +426,13 @@ func (r *turns) Plan(now time.Duration) iter.Seq[Slot] {
 		if !yield(Slot{Task: r.holder.id, Start: now, Length: end - now}) {
 			return
 		}
-		for t := range r.cut.all() {
-			if !yield(r.slot(t, end, t.left)) || t.left == 0 {
-				return
+		for _, rests := range [...]*queue[turner]{&r.stood, &r.cut} {
+			for t := range rests.all() {
+				if !yield(r.slot(t, end, t.left)) || t.left == 0 {
+					return
+				}
+				end += t.left + r.cost
 			}
-			end += t.left + r.cost
 		}
 		for t := range r.order.follow(r.holder, max(end-r.charged-r.unused, 0), end) {
 			length := t.whole(r.order.turn(t, end), false)

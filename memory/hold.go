@@ -47,17 +47,31 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 // swaps decides whether a task whose turn it is should be Stopped for an exchange.
 func (p *Planner) swaps(s *seat, now time.Duration) bool {
 	if s.exchange != 0 && (!s.exchanges() || now >= s.exchange) {
-		s.exchanged, s.exchange = now, 0
+		s.exchanged, s.exchange, s.yields = now, 0, false
 	}
 	if s.exchange == 0 && s.exchanges() {
 		if again := s.exchanged + p.between(s.Exchange); s.exchanged == 0 || now >= again {
-			s.exchange = now + p.patience(s.Exchange)
+			s.exchange, s.yields = now+p.patience(s.Exchange), p.yields(s)
 		} else {
 			p.wake(now, again)
 		}
 	}
 	p.wake(now, s.exchange)
 	return s.exchange != 0
+}
+
+// worthYielding is from when on an exchange takes longer than the two switches of letting
+// somebody else run meanwhile.
+const worthYielding = 2 * ahead
+
+// yields says whether somebody else had better run while a task exchanges: one whose memory
+// is there.
+func (p *Planner) yields(s *seat) bool {
+	if p.config.Link.Time(s.Exchange) < worthYielding {
+		return false
+	}
+	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming })
+	return i >= 0 && p.order[i].missing() < Granularity && !p.order[i].exchanges()
 }
 
 // between is how long a task runs in its turn between two short stops that each bring in

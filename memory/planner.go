@@ -135,6 +135,8 @@ type Target struct {
 	// Hold: the task should be Stopped now, whoever's turn it is. Without it the
 	// policy alone says who runs, whatever is resident.
 	Hold bool
+	// Yield: it is held for an exchange in its turn that somebody else should run in.
+	Yield bool
 	// Wait is how much longer a task whose turn has come is held for what comes
 	// in, by arithmetic; 0 if it is not. It ends whatever happens.
 	Wait time.Duration
@@ -288,7 +290,7 @@ func (p *Planner) wake(now, t time.Duration) {
 func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	t := Target{
 		Task: s.Task, Bytes: s.target, Want: s.want, Desired: s.desired,
-		Hold: s.held, Quantum: quantum, Overtime: p.overtime(s, now), Load: p.load(s),
+		Hold: s.held, Yield: s.yields, Quantum: quantum, Overtime: p.overtime(s, now), Load: p.load(s),
 	}
 	switch {
 	case s.target < s.Resident:

@@ -160,7 +160,10 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 		if s.due && s.exchanges() {
 			s.moved = now // it was not Stopped for that before
 		}
-		s.due, s.latest, s.exchange = false, 0, 0
+		if s.yields {
+			s.exchanged = now
+		}
+		s.due, s.latest, s.exchange, s.yields = false, 0, 0, false
 		return
 	}
 	s.since, s.returned, s.ran = 0, false, now

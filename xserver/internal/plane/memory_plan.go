@@ -270,6 +270,7 @@ func (p *Plane) assign(d *device) {
 			able = able && s.mem.stop.until <= p.now
 		}
 		p.holdMemory(st, held && able)
+		p.stands(st)
 		p.mem.changed = append(p.mem.changed, st)
 	}
 }
@@ -285,6 +286,17 @@ func (s *section) movesMemory() bool {
 	m := s.mem
 	stuck := m.target.Move == memory.Out && memory.Bytes(m.view.Resident) <= m.aim
 	return m.target.Hold && !stuck && m.view.State.Movable()
+}
+
+// stands has others run while a task exchanges memory in its turn, and the task go on with
+// its turn after that.
+func (p *Plane) stands(st *seat) {
+	m := &st.mem
+	yields := slices.ContainsFunc(st.sections, func(s *section) bool { return s.mem.target.Yield })
+	if on := m.held && (m.stands || yields); on != m.stands {
+		m.stands = on
+		p.events = append(p.events, compute.Stands{Task: st.id, Device: st.device.id, On: on})
+	}
 }
 
 // holdMemory notes that a task is to be Stopped for its memory, or no more, and what
@@ -424,6 +436,7 @@ func (p *Plane) freeze(d *device) {
 			s.mem.aim, s.mem.exact, s.mem.frozen = memory.Bytes(s.mem.view.Resident), false, true
 		}
 		p.holdMemory(st, false)
+		p.stands(st)
 		st.mem.waits = false
 		p.mem.changed = append(p.mem.changed, st)
 	}

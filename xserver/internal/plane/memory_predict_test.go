@@ -131,3 +131,46 @@ func TestUnknownCountsWhole(t *testing.T) {
 		t.Errorf("what it touches is shown as %v", state.Devices[0].Processes[0].Working)
 	}
 }
+
+// TestOthersRunWhileMemoryIsExchanged: who turns to other memory in the middle of its turn,
+// unforeseen, stands still for as long as that takes to come; somebody else whose memory is
+// there runs meanwhile, and it has the rest of its turn after that.
+func TestOthersRunWhileMemoryIsExchanged(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Predict, compute.RR())
+	r.link = slowLink{in: memory.LinkRate, out: memory.LinkRate}
+	for i := range 4 {
+		c := r.tenant(compute.TaskID(i+1), 0, 3)
+		c.touches = 2 * gib
+		for range 4 {
+			c.allocate(2 * gib)
+		}
+		c.ready(true)
+	}
+	r.turn(func(p *Plane) {
+		for i := range 4 {
+			p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 100 * time.Millisecond})
+		}
+	})
+	r.live(time.Second)
+	const phase, span = 150 * time.Millisecond, 4 * time.Second
+	next, before := map[*tenant]time.Duration{}, map[*tenant]time.Duration{}
+	for i, c := range r.tenants {
+		next[c], before[c] = c.here+time.Duration(i+1)*phase/4, c.here
+	}
+	for end := r.now + span; r.now < end; {
+		r.live(4 * time.Millisecond)
+		for _, c := range r.tenants {
+			if c.here >= next[c] {
+				next[c] += phase
+				c.phase()
+			}
+		}
+	}
+	for i, c := range r.tenants {
+		here := c.here - before[c]
+		t.Logf("task %d ran for %v of %v with what it touched", i+1, here, span)
+		if here < span/4*85/100 {
+			t.Errorf("task %d ran for %v of %v with what it touched, of four", i+1, here, span)
+		}
+	}
+}
