@@ -256,12 +256,16 @@ func memorySetCommand(o *options) *cobra.Command {
 device is refused; one below what is there now is reached as the programs give up
 theirs. A limit holds for each process of the task, those to come included, and is
 refused below what one has allocated. "none" takes a limit or the host budget away, and
-the budget "auto" is what the card has room for.`,
+the budget "auto" is what the card has room for. Memory is left alone only by a daemon
+that was started with --hbm-budget none.`,
 		Example: "  xcli memory set --budget 16GiB\n  xcli memory set --task 3 --limit 8GiB",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			var change client.MemoryChange
 			var err error
+			if strings.EqualFold(budget, "none") {
+				return cli.Usagef("--budget none: only a start of the daemon with --hbm-budget none leaves memory alone; auto is what the card has room for")
+			}
 			if change.Budget, err = given(c, "budget", budget, "auto"); err != nil {
 				return err
 			}

@@ -140,6 +140,7 @@ func TestMemorySet(t *testing.T) {
 		{"--task 7 --limit 9GiB", 1, "no task of task 7"},
 		{"--policy best", 2, `no memory policy "best"`},
 		{"--budget much", 2, "is not an amount of memory"},
+		{"--budget none", 2, "only a start of the daemon"},
 		{"--budget 1KiB", 2, "allowed are 2 MiB to"},
 		{"--limit 1GiB", 2, "a limit is a task's"},
 		{"--task 1", 2, "a limit is a task's"},
