@@ -327,13 +327,14 @@ func (s *Scheduler) State() []TaskState {
 	return states
 }
 
-// RunTime is TaskState.RunTime of one task on one device; 0 if it is not there.
-func (s *Scheduler) RunTime(id TaskID, name Device) time.Duration {
+// RunTime is TaskState.RunTime of one task on one device as of now, which is not before
+// the last Apply; 0 if it is not there.
+func (s *Scheduler) RunTime(now time.Duration, id TaskID, name Device) time.Duration {
 	seat := s.seatOn(name, id)
 	if seat == nil {
 		return 0
 	}
-	seat.account(s.now)
+	seat.account(max(now, s.now))
 	return max(seat.ran, 0)
 }
 

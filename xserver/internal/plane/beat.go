@@ -53,6 +53,7 @@ func (p *Plane) beatProcess(pr *process) {
 		if st := s.seat; st.mode == compute.Bounded {
 			p.book(st)
 			p.grain(st)
+			p.measureAlone(st)
 		}
 	}
 }

@@ -82,6 +82,7 @@ func (p *Plane) passed(st *seat, open bool) {
 		return
 	}
 	finished, busy, outstanding := st.commands()
+	o.stops++
 	p.measure(st, finished)
 	if marking := st.marked(); marking != o.marking {
 		o.marking, o.exact = marking, finished+outstanding
@@ -157,10 +158,10 @@ func (p *Plane) release(d *device) {
 func (p *Plane) measure(st *seat, finished uint64) {
 	o := &st.overrun
 	first := o.count == 0 || finished < o.count // queues that have ended count no more
-	if o.stops++; !first && finished-o.count < measured {
+	if !first && finished-o.count < measured {
 		return
 	}
-	ran := p.sched.RunTime(st.id, st.device.id)
+	ran := p.sched.RunTime(p.now, st.id, st.device.id)
 	if !first {
 		n := time.Duration(finished - o.count)
 		sample := (ran - o.ran) / n
@@ -173,6 +174,19 @@ func (p *Plane) measure(st *seat, finished uint64) {
 		p.tellLength(st)
 	}
 	o.ran, o.count, o.stops = ran, finished, 0
+}
+
+// measureAlone learns how long the commands are of a seat that nobody stops, as nobody
+// else has work: else all of them would be marked for good, and a program of short ones
+// be slower alone than in its turns. Where there are turns a look in the middle of one
+// would know less than those at their ends.
+func (p *Plane) measureAlone(st *seat) {
+	if len(st.device.working) != 1 || !st.runs() || !st.marked() || !p.divides() {
+		return
+	}
+	finished, _, _ := st.commands()
+	p.measure(st, finished)
+	p.carry(st)
 }
 
 // tellLength tells how long a seat's commands are, where it is worth ending a turn in
