@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	mem "xmsched/memory"
+	"xmsched/xserver/internal/plane"
 )
 
 // kernelFiles lays out what the kernel would show.
@@ -57,5 +58,25 @@ func TestCase29HostMemoryByCgroup(t *testing.T) {
 	}
 	if _, ok := (hostFiles{root: t.TempDir()}).available(); ok {
 		t.Error("memory is known where there is no /proc")
+	}
+}
+
+// TestCgroupsAreAskedOnce: with hundreds of processes in one cgroup its files are read
+// once a look, and each process has an even part of what is left.
+func TestCgroupsAreAskedOnce(t *testing.T) {
+	folders := map[plane.ProcessID]string{1000: "", 1001: "free", 1002: "other"}
+	for id := range plane.ProcessID(256) {
+		folders[id] = "job"
+	}
+	asked := map[string]int{}
+	parts := evenly(folders, func(folder string) (mem.Bytes, bool) {
+		asked[folder]++
+		return 256 * mem.MiB, folder != "free"
+	})
+	if asked["job"] != 1 || asked["other"] != 1 || asked[""] != 0 {
+		t.Errorf("asked %v times", asked)
+	}
+	if len(parts) != 257 || parts[0] != mem.MiB || parts[255] != mem.MiB || parts[1002] != 256*mem.MiB {
+		t.Errorf("%d parts, of which %v, %v and %v", len(parts), parts[0], parts[255], parts[1002])
 	}
 }

@@ -101,7 +101,6 @@ func (s *Server) tellHost() {
 // processes share evenly.
 func (s *Server) cgroupParts(state plane.MemoryState) map[plane.ProcessID]mem.Bytes {
 	folders := map[plane.ProcessID]string{}
-	members := map[string]int{}
 	s.registry.mu.Lock()
 	pids := map[plane.ProcessID]int{}
 	for id, p := range s.registry.processes {
@@ -112,17 +111,29 @@ func (s *Server) cgroupParts(state plane.MemoryState) map[plane.ProcessID]mem.By
 		for _, p := range d.Processes {
 			if _, seen := folders[p.Process]; !seen && pids[p.Process] != 0 {
 				folders[p.Process] = s.managed.host.cgroup(pids[p.Process])
-				members[folders[p.Process]]++
 			}
 		}
 	}
-	parts := map[plane.ProcessID]mem.Bytes{}
+	return evenly(folders, s.managed.host.left)
+}
+
+// evenly divides what is left in cgroups among their processes. It asks once for each
+// cgroup: that reads half a dozen files, and most processes are in one of few.
+func evenly(folders map[plane.ProcessID]string, left func(folder string) (mem.Bytes, bool)) map[plane.ProcessID]mem.Bytes {
+	members := map[string][]plane.ProcessID{}
 	for id, folder := range folders {
-		if folder == "" {
+		if folder != "" {
+			members[folder] = append(members[folder], id)
+		}
+	}
+	parts := map[plane.ProcessID]mem.Bytes{}
+	for folder, ids := range members {
+		n, bounded := left(folder)
+		if !bounded {
 			continue
 		}
-		if left, bounded := s.managed.host.left(folder); bounded {
-			parts[id] = left / mem.Bytes(members[folder])
+		for _, id := range ids {
+			parts[id] = n / mem.Bytes(len(ids))
 		}
 	}
 	return parts
