@@ -80,3 +80,36 @@ func TestCgroupsAreAskedOnce(t *testing.T) {
 		t.Errorf("%d parts, of which %v, %v and %v", len(parts), parts[0], parts[255], parts[1002])
 	}
 }
+
+// TestCgroupsOfProcesses: that of a new process is known at once, that of one which moved
+// within ten looks, and one that is gone is forgotten.
+func TestCgroupsOfProcesses(t *testing.T) {
+	var h homes
+	reads, home := 0, "here"
+	look := func(pids map[plane.ProcessID]int) map[plane.ProcessID]string {
+		return h.of(pids, func(int) string { reads++; return home })
+	}
+	all := map[plane.ProcessID]int{}
+	for id := range plane.ProcessID(100) {
+		all[id] = int(id) + 1
+	}
+	if f := look(all); reads != 100 || len(f) != 100 || f[99] != "here" {
+		t.Fatalf("%d of 100 read, %d known", reads, len(f))
+	}
+	reads, home = 0, "there"
+	var f map[plane.ProcessID]string
+	for range homeLooks {
+		f = look(all)
+	}
+	if reads != 100 {
+		t.Errorf("100 processes were asked about %d times in %d looks", reads, homeLooks)
+	}
+	for id, folder := range f {
+		if folder != "there" {
+			t.Errorf("process %d moved, and is taken to be %s", id, folder)
+		}
+	}
+	if f := look(map[plane.ProcessID]int{5: 6}); len(f) != 1 {
+		t.Errorf("%d known of 1", len(f))
+	}
+}

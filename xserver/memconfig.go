@@ -56,6 +56,7 @@ type managed struct {
 	// What links carry, by their sheets and as the data plane knows it; the keeper's.
 	sheetLinks, links map[compute.Device]mem.Rate
 	host              hostFiles
+	homes             homes // of the clients; the keeper's
 }
 
 // probeState is whether a card may yet become known by a probe.

@@ -100,21 +100,44 @@ func (s *Server) tellHost() {
 // cgroupParts is what each process may have of the host by its cgroup, which its
 // processes share evenly.
 func (s *Server) cgroupParts(state plane.MemoryState) map[plane.ProcessID]mem.Bytes {
-	folders := map[plane.ProcessID]string{}
 	s.registry.mu.Lock()
 	pids := map[plane.ProcessID]int{}
 	for id, p := range s.registry.processes {
 		pids[id] = p.peer.PID
 	}
 	s.registry.mu.Unlock()
+	have := map[plane.ProcessID]int{}
 	for _, d := range state.Devices {
 		for _, p := range d.Processes {
-			if _, seen := folders[p.Process]; !seen && pids[p.Process] != 0 {
-				folders[p.Process] = s.managed.host.cgroup(pids[p.Process])
+			if pid := pids[p.Process]; pid != 0 {
+				have[p.Process] = pid
 			}
 		}
 	}
-	return evenly(folders, s.managed.host.left)
+	return evenly(s.managed.homes.of(have, s.managed.host.cgroup), s.managed.host.left)
+}
+
+// homes are the cgroups of processes, by what was read of them last. A process hardly
+// ever moves to another: each is asked about at one look in homeLooks.
+type homes struct {
+	folders map[plane.ProcessID]string
+	look    uint64
+}
+
+const homeLooks = 10
+
+func (h *homes) of(pids map[plane.ProcessID]int, cgroup func(pid int) string) map[plane.ProcessID]string {
+	folders := make(map[plane.ProcessID]string, len(pids))
+	for id, pid := range pids {
+		folder, known := h.folders[id]
+		if !known || uint64(id)%homeLooks == h.look%homeLooks {
+			folder = cgroup(pid)
+		}
+		folders[id] = folder
+	}
+	h.folders = folders
+	h.look++
+	return folders
 }
 
 // evenly divides what is left in cgroups among their processes. It asks once for each
