@@ -83,7 +83,7 @@ func (l *Lab) atRate(ctx context.Context, d Decision, clients []*Child, into row
 			return err
 		}
 	}
-	if err := pause(ctx, 500*time.Millisecond); err != nil {
+	if err := pause(ctx, daemonSettles); err != nil {
 		return err
 	}
 	from := workloads.MonotonicNS()

@@ -31,6 +31,9 @@ type Decision struct {
 	Rate    float64       // edges a second, ready and idle ones, that the further clients make together; 0: none
 }
 
+// daemonSettles is what passes after a change before the daemon's CPU time is read.
+const daemonSettles = 500 * time.Millisecond
+
 // rateClients is how many of the further clients make edges.
 const rateClients = 50
 
@@ -79,6 +82,11 @@ func (l *Lab) RunDecision(ctx context.Context, d Decision, report func(what stri
 	defer endAll(others)
 
 	report("the daemon while nothing changes", 0, 3)
+	// That many clients came is no part of idling, nor what it leaves to do: the journal,
+	// garbage.
+	if err := pause(ctx, daemonSettles); err != nil {
+		return rows.Row{}, nil, err
+	}
 	idlePct, err := l.daemonLoad(ctx, d.Idle)
 	if err != nil {
 		return rows.Row{}, nil, err
