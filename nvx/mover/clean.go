@@ -38,6 +38,10 @@ type record struct {
 	pause   uint8         // how often it is not looked at, for that
 	missed  uint8         // how often it went out without a digest that held
 	round   uint32
+
+	leaves uint32 // the round of the move that may take it out
+	must   bool   // and has to
+	stayed bool   // it was looked at then, and stayed, as more did not have to go
 }
 
 // holds says whether the digest is that of what a segment's slot has.
@@ -98,34 +102,32 @@ func (b *cleanBooks) again() { b.look, b.digests = b.look[:0], b.digests[:0] }
 
 // going takes in a segment that is to go out, and notes it to be looked at if it may
 // be clean, or to know the next time.
-func (b *cleanBooks) going(s memory.Segment, hint Written) {
-	r := b.of(s.ID)
-	switch {
-	case hint == NotWritten:
-		r.pause = 0
-	case hint == WasWritten:
-		return
-	case r.pause > 0:
-		r.pause--
-		return
-	}
-	// A digest of what goes out came to nothing if it was mapped to its slot meanwhile, for
-	// the program to run on: then the one that is taken when it comes in is worth more.
-	if s.Kept && r.holds(s) || !r.known || r.missed == maxMissed {
-		r.missed = 0
-	} else {
-		r.missed++
-		return
-	}
-	if s.Bytes <= memory.PieceBytes {
-		b.look = append(b.look, s)
-	}
-}
+func (b *cleanBooks) going(s memory.Segment, hint Written) { b.leaves(s, hint, true) }
 
-// mayGo takes in a segment that goes if more has to: it is looked at if it may be clean.
-func (b *cleanBooks) mayGo(s memory.Segment, hint Written) {
-	if hint != WasWritten && b.of(s.ID).pause == 0 && b.chance(s) == 1 && s.Bytes <= memory.PieceBytes {
+// mayGo takes in a segment that goes if more has to, which the move follows without another
+// look: all of a task's memory but the first batches goes so as a rule, and is to be known
+// the next time as well.
+func (b *cleanBooks) mayGo(s memory.Segment, hint Written) { b.leaves(s, hint, false) }
+
+func (b *cleanBooks) leaves(s memory.Segment, hint Written, must bool) {
+	r := b.of(s.ID)
+	r.leaves, r.must = b.round+1, must
+	switch hint {
+	case NotWritten:
+		r.pause = 0
+	case WasWritten:
+		return
+	}
+	switch {
+	case r.pause > 0, s.Bytes > memory.PieceBytes:
+		return
+	case b.chance(s) == 1, !r.known && (must || !r.stayed), must && r.missed == maxMissed:
+		r.missed = 0
 		b.look = append(b.look, s)
+	case must && r.known:
+		// A digest of what goes out came to nothing if it was mapped to its slot meanwhile, for
+		// the program to run on: then the one that is taken when it comes in is worth more.
+		r.missed++
 	}
 }
 
@@ -172,6 +174,14 @@ func (r *record) vain() {
 	r.pause = uint8(min(1<<r.wrong-1, maxPause))
 }
 
+// unseen takes in that a segment was copied without a look. Precondition: it is on the host
+// after the move of that round.
+func (r *record) unseen(round uint32) {
+	if r.leaves == round && r.pause > 0 {
+		r.pause--
+	}
+}
+
 // came takes in a segment that came in, and notes it to be looked at if that is worth
 // it. Precondition: it came in this move, and the process has not run since.
 func (b *cleanBooks) came(s memory.Segment) {
@@ -202,11 +212,15 @@ func (b *cleanBooks) end(list []memory.Segment) {
 		switch d, ok := b.outs[s.ID]; {
 		case ok && s.State == memory.Away:
 			r.digest, r.version, r.known = d, s.Version, true
-		case ok:
+		case ok && r.must:
 			r.vain()
+		case ok:
+			r.stayed = true
 		case s.State == memory.Away && !r.holds(s):
 			r.known = false // it was copied, and nobody looked at it
+			r.unseen(b.round)
 		}
+		r.stayed = r.stayed && s.State != memory.Away
 		if d, ok := b.ins[s.ID]; ok && s.Kept {
 			r.digest, r.version, r.known = d, s.Version, true
 		}

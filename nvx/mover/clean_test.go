@@ -290,6 +290,49 @@ func TestWhatChangesEveryTimeIsLookedAtRarely(t *testing.T) {
 	}
 }
 
+// TestWhatMayGoIsSeenToo has a segment be written some turns and then not any more, which
+// always goes by a target that falls during the move: it is clean as soon as one that has to
+// go. As long as it stays it is looked at once.
+func TestWhatMayGoIsSeenToo(t *testing.T) {
+	b := newCleanBooks()
+	s := memory.Segment{ID: 1, Bytes: memory.PieceBytes, State: memory.Device, Kept: true}
+	value, looked := uint64(0), 0
+	turn := func(goes bool) bool {
+		b.begin()
+		b.mayGo(s, WrittenUnknown)
+		for range b.look {
+			looked++
+			b.digests = append(b.digests, digest{lo: value})
+		}
+		b.compare()
+		spared := b.same[1]
+		if goes {
+			if s.State = memory.Away; !spared {
+				s.Version++
+			}
+		}
+		b.end([]memory.Segment{s})
+		s.State = memory.Device
+		return spared
+	}
+	for range 10 {
+		turn(false)
+	}
+	if looked != 1 {
+		t.Errorf("looked at %d times while it stayed", looked)
+	}
+	for range 10 {
+		turn(true)
+		value++
+	}
+	turns := 1
+	for ; turns < 100 && !turn(true); turns++ {
+	}
+	if turns > maxPause+2 {
+		t.Errorf("%d turns until it is known to be clean", turns)
+	}
+}
+
 // TestCopiedUnseenIsSeenNext has a segment that nobody writes to go out once without a look:
 // the digest that was known is of another slot then, and the next time one is taken, so that
 // it is clean the time after.

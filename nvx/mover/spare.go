@@ -27,25 +27,30 @@ func (s *section) compare() {
 	if s.looked = s.summer != nil && s.haste.look(); !s.looked {
 		return
 	}
-	for i, batch := range p.plan.Out {
-		for _, id := range batch.IDs {
-			seg, ok := p.table.Get(id)
-			switch {
-			case !ok:
-			case i < p.plan.Must:
-				b.going(seg, s.written(seg))
-			default:
-				b.mayGo(seg, s.written(seg))
-			}
-		}
-	}
-	b.rank()
+	b.outward(p, s.written)
 	out, _ := p.plan.Bytes()
 	s.digest(out)
 	b.compare()
 	if len(b.same) > 0 {
 		p.plan.Spare(&p.table, func(id memory.ID) bool { return b.same[id] })
 	}
+}
+
+// outward takes in all that goes out by a plan, or may.
+func (b *cleanBooks) outward(p *planner, written func(memory.Segment) Written) {
+	for i, batch := range p.plan.Out {
+		for _, id := range batch.IDs {
+			seg, ok := p.table.Get(id)
+			switch {
+			case !ok:
+			case i < p.plan.Must:
+				b.going(seg, written(seg))
+			default:
+				b.mayGo(seg, written(seg))
+			}
+		}
+	}
+	b.rank()
 }
 
 // haste has moves begin at once when those before came to nothing, because what was to
@@ -139,7 +144,15 @@ func (s *section) learn(o outcome) error {
 	if err := p.table.Reset(p.list); err != nil {
 		return fmt.Errorf("list after a move: %w", err)
 	}
-	now := monotonic()
+	b.inward(p, monotonic())
+	s.digest(o.In)
+	b.arrived()
+	b.end(p.list)
+	return nil
+}
+
+// inward takes in all that came in by a plan, at a time.
+func (b *cleanBooks) inward(p *planner, now time.Duration) {
 	for _, batch := range p.plan.In {
 		for _, id := range batch.IDs {
 			if seg, ok := p.table.Get(id); ok && seg.State == memory.Device {
@@ -148,10 +161,6 @@ func (s *section) learn(o outcome) error {
 			}
 		}
 	}
-	s.digest(o.In)
-	b.arrived()
-	b.end(p.list)
-	return nil
 }
 
 // drop has segments go whose slots have their bytes.
