@@ -170,6 +170,18 @@ func TestTransfers(t *testing.T) {
 	}
 }
 
+// TestTransfersBeginWhenTold has an order be taken back before anything moved: the transfer
+// begins with the one that was carried out.
+func TestTransfersBeginWhenTold(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	moves := []workloads.Move{
+		{AtNS: 0}, {AtNS: 10 * ms, Target: 100}, {AtNS: 20 * ms}, {AtNS: 500 * ms, Target: 100}, {AtNS: 510 * ms, Target: 100, In: 100},
+	}
+	if got := transfers(moves, false); len(got) != 1 || got[0].begun != 500*ms || got[0].bytes != 100 {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestSwapMetricsWantsWholeSwaps(t *testing.T) {
 	if _, _, err := swapMetrics([]workloads.Move{{AtNS: 1, Out: 0}, {AtNS: 2, Out: 5}}, 1000); err == nil {
 		t.Error("a transfer of a part is taken for a swap")

@@ -77,8 +77,11 @@ func (l *Lab) RunSwap(ctx context.Context, s Swap, report func(what string, done
 	var out []rows.Row
 	for i, size := range s.Sizes {
 		for _, way := range s.Ways {
-			report(fmt.Sprintf("swap %s, %s", size, way), i, len(s.Sizes))
-			row, err := l.swap(ctx, s, size, way, link, perUS)
+			what := fmt.Sprintf("swap %s, %s", size, way)
+			report(what, i, len(s.Sizes))
+			row, err := l.swap(ctx, s, size, way, link, perUS, func(state string, n int) {
+				report(fmt.Sprintf("%s: %s; %d swaps", what, state, n), i, len(s.Sizes))
+			})
 			if err != nil && ctx.Err() == nil && way != WayOurs {
 				l.note((&SkippedError{Mode: "swap by " + way, Why: err}).Error())
 				continue
@@ -94,7 +97,7 @@ func (l *Lab) RunSwap(ctx context.Context, s Swap, report func(what string, done
 
 // swap measures one size in one way. Beside the driver's ways a program keeps the
 // device busy; beside ours one of ours does, whose turn it is.
-func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, link linkRates, perUS float64) (rows.Row, error) {
+func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, link linkRates, perUS float64, report func(what string, n int)) (rows.Row, error) {
 	allowed := 2*setupTimeout + time.Duration(float64(s.Times+4)*float64(size)/0.5e9*float64(time.Second))
 	ctx, cancel := context.WithTimeoutCause(ctx, allowed, fmt.Errorf("not done after %s", allowed.Round(time.Second)))
 	defer cancel()
@@ -124,7 +127,7 @@ func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, l
 	default:
 		mode = rows.ModeXmsched
 		params["memory_policy"] = s.Mode.String()
-		m, n, err = l.swapByUs(ctx, s, size, params)
+		m, n, err = l.swapByUs(ctx, s, size, link, params, report)
 	}
 	if err != nil {
 		return rows.Row{}, err
@@ -140,10 +143,13 @@ func (l *Lab) swap(ctx context.Context, s Swap, size memory.Bytes, way string, l
 // swapByUs has two programs with memory and two with hardly any take turns, one of
 // these after each of those. While it computes, the memory of the one that just ran
 // goes out, and that of the next comes in. An observer sees it on their boards.
-func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params rows.Params) (rows.Metrics, int, error) {
-	// Long enough for the swap to be over, at a third of the link's speed.
-	const short = 200 * time.Millisecond
-	long := min(max(600*time.Millisecond, time.Duration(3*float64(size)/50e9*float64(time.Second))), 10*time.Second)
+func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, link linkRates, params rows.Params, report func(what string, n int)) (rows.Metrics, int, error) {
+	// Each of the two has host memory of its own for all that it has, and half of what is
+	// available may be taken.
+	if have, err := l.growHost(ctx, 4*size, func(have memory.Bytes) { report(fmt.Sprintf("host memory, %s so far", have), 0) }); err != nil {
+		return nil, 0, fmt.Errorf("host memory, of which %s is available: %w", have, err)
+	}
+	set := swapTurns(s, size, link)
 	piece := l.pieceOf(s.Piece, size, 1)
 	small := 4 * memory.MiB
 	if err := l.managedDaemon(ctx, s.Level, "RR", size+2*small+max(4*smallEach, size/16), s.Mode); err != nil {
@@ -152,7 +158,7 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	large := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
 	beside := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(small), Piece: uint64(small), Phase: 1, Rounds: 100}
 	c, err := l.muster(ctx, []hungry{patterned{large}, patterned{beside}}, 4, func(i int) way {
-		slice := []time.Duration{short, long}[i%2]
+		slice := []time.Duration{set.short, set.long}[i%2]
 		return &Under{Name: fmt.Sprintf("swap-%d", i+1), Level: s.Level, Hints: []string{"--slice", slice.String()}}
 	})
 	if err != nil {
@@ -163,9 +169,10 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 		return nil, 0, err
 	}
 	args := []string{"memory-watch", "--uuid", l.Facts.UUID}
+	var pids []int
 	for i, pid := range c.pids() {
 		if i%2 == 0 {
-			args = append(args, "--pid", strconv.Itoa(pid))
+			pids, args = append(pids, pid), append(args, "--pid", strconv.Itoa(pid))
 		}
 	}
 	observer, err := l.startWork("observer", nil, args...)
@@ -185,9 +192,8 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	if params["level"], err = l.effective(ctx, c.children[0].Pid(), s.Level); err != nil {
 		return nil, 0, err
 	}
-	// What is pinned of the host at first takes some 0.3 s a gibibyte.
-	cold := 2*(short+long) + time.Duration(2*float64(size)/3e9*float64(time.Second))
-	if err := pause(ctx, cold+time.Duration(s.Times+1)*(short+long)); err != nil {
+	host, err := l.awaitSwaps(ctx, pids, set, report)
+	if err != nil {
 		return nil, 0, err
 	}
 	_ = observer.stdin.Close()
@@ -201,7 +207,7 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, params ro
 	}
 	m, n, err := swapMetrics(seen.Moves, uint64(size))
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, fmt.Errorf("%w; %s", err, host)
 	}
 	for _, one := range all {
 		m["wrong_count"] += float64(one.wrong)

@@ -59,7 +59,11 @@ func transfers(moves []workloads.Move, out bool) []transfer {
 			continue
 		}
 		lower := m.Target < s.last.Target
-		if m.Target != s.last.Target && lower == out && s.told == 0 {
+		switch {
+		case m.Target == s.last.Target:
+		case lower != out:
+			s.told = 0 // what was told before is taken back
+		case s.told == 0:
 			s.told = m.AtNS
 		}
 		if n := counter(m) - counter(s.last); n > 0 {
@@ -90,40 +94,56 @@ func transfers(moves []workloads.Move, out bool) []transfer {
 // memory much may remain on the device, as the budget has something to spare.
 const whole = 0.5
 
-// swapMetrics takes the whole transfers of memory of a size. The first so many bytes
-// of each process that go to the host are cold: there memory is pinned for them.
-func swapMetrics(moves []workloads.Move, size uint64) (m rows.Metrics, n int, err error) {
+// swapped are the transfers of memory of a size. The first so many bytes of each process
+// that go to the host are cold: there memory is pinned for them.
+type swapped struct {
+	out, in []float64 // GB/s of whole ones, the cold ones left out
+	longest time.Duration
+	cold    uint64
+	coldFor time.Duration
+	outs    []transfer // all
+	ins     []transfer
+}
+
+func swapsOf(moves []workloads.Move, size uint64) (s swapped) {
 	least := uint64(whole * float64(size))
-	var warm, in []float64
-	var longest, coldFor time.Duration
-	cold := uint64(0)
-	for _, t := range transfers(moves, true) {
+	s.outs, s.ins = transfers(moves, true), transfers(moves, false)
+	for _, t := range s.outs {
 		took := time.Duration(t.ended - t.begun)
 		switch {
 		case t.before < least:
-			cold, coldFor = cold+t.bytes, coldFor+took
+			s.cold, s.coldFor = s.cold+t.bytes, s.coldFor+took
 		case t.bytes >= least:
-			warm, longest = append(warm, t.perS()/1e9), max(longest, took)
+			s.out, s.longest = append(s.out, t.perS()/1e9), max(s.longest, took)
 		}
 	}
-	for _, t := range transfers(moves, false) {
+	for _, t := range s.ins {
 		if t.bytes >= least {
-			in = append(in, t.perS()/1e9)
-			longest = max(longest, time.Duration(t.ended-t.begun))
+			s.in = append(s.in, t.perS()/1e9)
+			s.longest = max(s.longest, time.Duration(t.ended-t.begun))
 		}
 	}
-	if len(warm) == 0 || len(in) == 0 {
-		return nil, 0, fmt.Errorf("no swap was seen to its end: of %d bytes, %d warm ones went and %d came as a whole; all that moved: %s",
-			size, len(warm), len(in), listed(append(transfers(moves, true), transfers(moves, false)...)))
+	return s
+}
+
+// n is how many swaps were seen to their end.
+func (s swapped) n() int { return min(len(s.out), len(s.in)) }
+
+// swapMetrics takes the whole transfers of memory of a size.
+func swapMetrics(moves []workloads.Move, size uint64) (m rows.Metrics, n int, err error) {
+	s := swapsOf(moves, size)
+	if s.n() == 0 {
+		return nil, 0, fmt.Errorf("no swap was seen to its end: of %d bytes, %d warm ones went and %d came as a whole; all that went: %s; that came: %s",
+			size, len(s.out), len(s.in), listed(s.outs), listed(s.ins))
 	}
 	m = rows.Metrics{
-		"out_gb_per_s": median(warm), "in_gb_per_s": median(in), "longest_ms": float64(longest) / float64(time.Millisecond),
-		"worst_out_gb_per_s": slices.Min(warm), "worst_in_gb_per_s": slices.Min(in),
+		"out_gb_per_s": median(s.out), "in_gb_per_s": median(s.in), "longest_ms": float64(s.longest) / float64(time.Millisecond),
+		"worst_out_gb_per_s": slices.Min(s.out), "worst_in_gb_per_s": slices.Min(s.in),
 	}
-	if coldFor > 0 {
-		m["cold_out_gb_per_s"] = float64(cold) / coldFor.Seconds() / 1e9
+	if s.coldFor > 0 {
+		m["cold_out_gb_per_s"] = float64(s.cold) / s.coldFor.Seconds() / 1e9
 	}
-	return m, min(len(warm), len(in)), nil
+	return m, s.n(), nil
 }
 
 // median of samples; 0 of none.
@@ -135,10 +155,10 @@ func median(of []float64) float64 {
 	return m
 }
 
-// listed names transfers for a message, at most ten.
+// listed names transfers for a message, the last ten.
 func listed(all []transfer) string {
 	var parts []string
-	for _, t := range all[:min(len(all), 10)] {
+	for _, t := range all[max(0, len(all)-10):] {
 		parts = append(parts, fmt.Sprintf("%d bytes of process %d in %s", t.bytes, t.who+1, time.Duration(t.ended-t.begun).Round(time.Millisecond)))
 	}
 	if len(parts) == 0 {
