@@ -3,6 +3,7 @@ package experiment
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,7 @@ import (
 
 const (
 	hostChunk   = 512 * memory.MiB
+	hostThreads = 4              // that use a chunk
 	hostReserve = 4 * memory.GiB // is left to all others at any time
 	hostLookFor = 20 * time.Millisecond
 )
@@ -81,12 +83,24 @@ func (l *Lab) growHost(ctx context.Context, need memory.Bytes, report func(have 
 			return err
 		}
 		held = append(held, b)
-		if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); !errors.Is(err, unix.EINVAL) {
-			return err
+		var all sync.WaitGroup
+		var errs [hostThreads]error
+		for i := range errs {
+			part := len(b) / hostThreads
+			all.Go(func() { errs[i] = use(b[i*part : (i+1)*part]) })
 		}
-		for i := 0; i < len(b); i += unix.Getpagesize() { // before Linux 5.14
-			b[i] = 1
-		}
-		return nil
+		all.Wait()
+		return errors.Join(errs[:]...)
 	}}.grow(ctx, need, report)
+}
+
+// use has memory be there.
+func use(b []byte) error {
+	if err := unix.Madvise(b, unix.MADV_POPULATE_WRITE); !errors.Is(err, unix.EINVAL) {
+		return err
+	}
+	for i := 0; i < len(b); i += unix.Getpagesize() { // before Linux 5.14
+		b[i] = 1
+	}
+	return nil
 }

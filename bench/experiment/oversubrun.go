@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -43,7 +44,11 @@ func (r *oversubscribed) measureAlone(ctx context.Context, g group) error {
 		if err != nil {
 			return err
 		}
-		all, from, to, err := r.together(ctx, c)
+		span := r.o.Span
+		if !torchWorkload(g.workload) {
+			span = min(span, longestAlone)
+		}
+		all, from, to, err := r.together(ctx, c, span)
 		if err != nil {
 			return err
 		}
@@ -113,16 +118,16 @@ func (r *oversubscribed) learnFrom(ctx context.Context, t workloads.Touch) error
 }
 
 // together lets programs run for a span and end, and gives the span.
-func (r *oversubscribed) together(ctx context.Context, c *crew) (all []course, from, to int64, err error) {
+func (r *oversubscribed) together(ctx context.Context, c *crew, span time.Duration) (all []course, from, to int64, err error) {
 	defer c.kill()
 	if err := c.begin(); err != nil {
 		return nil, 0, 0, err
 	}
-	if err := pause(ctx, r.o.Span/4); err != nil {
+	if err := pause(ctx, span/4); err != nil {
 		return nil, 0, 0, err
 	}
 	from = workloads.MonotonicNS()
-	if err := pause(ctx, r.o.Span); err != nil {
+	if err := pause(ctx, span); err != nil {
 		return nil, 0, 0, err
 	}
 	to = workloads.MonotonicNS()
@@ -144,7 +149,7 @@ func (r *oversubscribed) native(ctx context.Context, g group) error {
 	if err != nil {
 		return err
 	}
-	all, from, to, err := r.together(ctx, c)
+	all, from, to, err := r.together(ctx, c, r.o.Span)
 	if err != nil {
 		return err
 	}
@@ -160,32 +165,6 @@ type cell struct {
 	from, to      int64 // CLOCK_MONOTONIC, ns
 	before, after figures
 }
-
-// measuring is how long the parts of a group take.
-func (r *oversubscribed) measuring(g group, policies int) (sum time.Duration) {
-	for _, s := range g.slices {
-		settle, span := r.spans(g, s)
-		sum += time.Duration(policies) * (settle + span)
-	}
-	return sum
-}
-
-// spans of a part: until every program had its turn twice, or went through all parts of its
-// memory, one a turn, once and a bit: what comes next can be known from then on. And then
-// as many turns each as are asked for.
-func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.Duration) {
-	round := time.Duration(g.tasks) * slice
-	turns := workloads.Phases(g.workload) + 2
-	settle, span = max(time.Duration(turns)*round, r.o.Span/4), max(time.Duration(r.o.Cycles)*round, r.o.Span)
-	if round > 0 { // whole rounds, so that each has as many turns
-		span = (span + round - 1) / round * round
-	}
-	return settle, span
-}
-
-// unmeasured is how long turns are while programs fill their memory, and look through it at
-// the end: with short ones that takes minutes, as most of the time goes into moving.
-const unmeasured = 500 * time.Millisecond
 
 // managed measures the group under us.
 func (r *oversubscribed) managed(ctx context.Context, g group, policies []string) error {
@@ -203,13 +182,17 @@ func (r *oversubscribed) managed(ctx context.Context, g group, policies []string
 		}
 		modes = append(modes, mode)
 	}
+	if err := r.hostFor(ctx, g); err != nil {
+		return fmt.Errorf("host memory: %w", err)
+	}
 	defer r.lab.StopDaemon()
 	if err := r.lab.managedDaemon(ctx, r.o.Level, "RR", r.budget(g), modes[0]); err != nil {
 		return err
 	}
 	r.report(r.what(g, "allocating"), 0, 1)
+	// Turns while they fill their memory, and look through it, are as long as loads need.
 	c, err := r.lab.muster(ctx, kinds, g.tasks, func(i int) way {
-		return &Under{Name: fmt.Sprintf("task-%d", i+1), Level: r.o.Level, Hints: []string{"--slice", unmeasured.String()}}
+		return &Under{Name: fmt.Sprintf("task-%d", i+1), Level: r.o.Level}
 	})
 	if err != nil {
 		return err
@@ -236,9 +219,10 @@ func (r *oversubscribed) managed(ctx context.Context, g group, policies []string
 			cells = append(cells, part)
 		}
 	}
-	if err := r.lab.setSlice(ctx, c.pids(), unmeasured); err != nil {
+	if err := r.lab.setSlice(ctx, c.pids(), 0); err != nil {
 		return err
 	}
+	r.report(r.what(g, "looking through the memory"), 0, 1)
 	all, err := c.dismiss(ctx)
 	if err != nil {
 		return err
@@ -267,11 +251,14 @@ func (r *oversubscribed) cell(ctx context.Context, g group, c *crew, mode memory
 	if err := r.lab.setMemory(ctx, mode); err != nil {
 		return p, err
 	}
-	if err := r.lab.setSlice(ctx, c.pids(), slice); err != nil {
+	settle, span := r.spans(g, slice)
+	if err := r.lab.setSlice(ctx, c.pids(), min(slice, cmp.Or(r.load(g), slice))); err != nil {
 		return p, err
 	}
-	settle, span := r.spans(g, slice)
-	if err := pause(ctx, settle); err != nil {
+	if err := r.settle(ctx, g, settle); err != nil {
+		return p, err
+	}
+	if err := r.lab.setSlice(ctx, c.pids(), slice); err != nil {
 		return p, err
 	}
 	if p.before, err = r.lab.memoryFigures(ctx); err != nil {

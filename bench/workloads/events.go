@@ -28,7 +28,8 @@ type Facts struct {
 	UUID      string `json:"uuid"`
 	Driver    string `json:"driver"`
 	Simulated bool   `json:"simulated"`
-	MPS       bool   `json:"mps,omitempty"` // contexts are shared by MPS
+	MPS       bool   `json:"mps,omitempty"`    // contexts are shared by MPS
+	Memory    uint64 `json:"memory,omitempty"` // of the device, in bytes; 0: not known
 }
 
 // Event is one line of a workload. Which fields are set depends on the kind.

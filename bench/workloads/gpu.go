@@ -182,6 +182,9 @@ func facts(driver *cuda.Driver, device cuda.Device) (Facts, error) {
 	if shared, err := device.Attribute(abi.CU_DEVICE_ATTRIBUTE_MPS_ENABLED); err == nil {
 		f.MPS = shared == 1
 	}
+	if n, err := device.TotalMem(); err == nil {
+		f.Memory = n
+	}
 	f.Simulated = os.Getenv("XMSCHED_SIM_SOCKET") != "" || strings.Contains(strings.ToLower(name), "simulated")
 	if kernel := kernelDriver(); kernel != "" && !f.Simulated {
 		f.Driver = kernel + ", " + f.Driver
