@@ -134,16 +134,3 @@ func (p *period) length() int {
 	}
 	return int(p.next - p.follow)
 }
-
-// ahead calls yield with the numbers of past commands that will come again, in
-// order, one period at most.
-func (p *period) ahead(yield func(n uint64) bool) {
-	if !p.sure {
-		return
-	}
-	for n := p.follow; n < p.next; n++ {
-		if !p.kept(n) || !yield(n) {
-			return
-		}
-	}
-}

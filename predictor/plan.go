@@ -19,6 +19,9 @@ type PlanConfig struct {
 	// Commands and Touches bound the history, which is how long a period may be to
 	// be found; 0 is 16,384 and 65,536, 2.5 MiB in all.
 	Commands, Touches int
+	// Ranges are the allocations, which a phase that was never seen must lie in to be
+	// foretold; they may change. nil: none is foretold.
+	Ranges *Ranges
 }
 
 const (
@@ -30,9 +33,12 @@ const (
 
 // Plan puts what a task's next commands touch into the order of time: first those
 // that were submitted and have not completed, then those that follow because the
-// sequence repeats.
+// sequence repeats, then the phases that follow this one.
 type Plan struct {
 	period  period
+	phases  phases
+	changes uint64
+	ranges  *Ranges
 	history []record // ring, as the period's
 	touches []Touch  // ring
 	touched uint64   // touches ever taken in
@@ -61,6 +67,8 @@ func NewPlan(c PlanConfig) *Plan {
 	c.Commands, c.Touches = max(c.Commands, 2*preceding), max(c.Touches, 4)
 	return &Plan{
 		period:  newPeriod(c.Commands),
+		phases:  phases{trust: trustFirst},
+		ranges:  c.Ranges,
 		history: make([]record, c.Commands),
 		touches: make([]Touch, c.Touches),
 		done:    make(map[uint32]uint64),
@@ -71,13 +79,16 @@ func NewPlan(c PlanConfig) *Plan {
 // Submit takes in a command, in the order of submission over all queues. The
 // touches are copied.
 func (p *Plan) Submit(c Command) {
-	n := p.period.next
-	p.period.push(step{c.ID, anchor(&c)})
+	n, breaks, a := p.period.next, p.period.breaks, anchor(&c)
+	p.period.push(step{c.ID, a})
 	touches := c.Touches[:min(len(c.Touches), len(p.touches)/4)]
 	*p.at(n) = record{c.Queue, uint32(len(touches)), c.Sequence, p.touched}
 	for _, t := range touches {
 		p.touches[p.touched%uint64(len(p.touches))] = t
 		p.touched++
+	}
+	if p.phase(a); p.period.breaks != breaks && !p.phases.counted {
+		p.changes++
 	}
 	if p.first+uint64(len(p.history)) <= p.period.next {
 		p.first = p.period.next - uint64(len(p.history)) + 1
@@ -170,11 +181,16 @@ func (p *Plan) Unmark() { p.slow = p.slow[:0] }
 
 // Period is how many commands the sequence repeats after; 0: it does not, as far
 // as is known.
-func (p *Plan) Period() int { return p.period.length() }
+func (p *Plan) Period() int {
+	if p.phases.presumed && !p.period.sure {
+		return len(p.phases.present().commands)
+	}
+	return p.period.length()
+}
 
-// Breaks counts how often the sequence ceased to repeat itself: what is ahead is another
-// then, also if it repeats as often again.
-func (p *Plan) Breaks() uint64 { return p.period.breaks }
+// Changes counts how often what is ahead became another, also if it repeats as often
+// again: the sequence ceased to repeat itself, or a phase began that was foretold.
+func (p *Plan) Changes() uint64 { return p.changes }
 
 // Outstanding counts the commands that were submitted and have not completed.
 func (p *Plan) Outstanding() int {
@@ -185,53 +201,4 @@ func (p *Plan) Outstanding() int {
 		}
 	}
 	return n
-}
-
-// Use is a command's touch, and when it is expected, from now on.
-type Use struct {
-	At time.Duration
-	Touch
-}
-
-// Ahead calls yield with what will be touched before the horizon, in the order of
-// time, as though one command ran after the other. After one period it ends: from there
-// on nothing new is touched. Where the sequence does not repeat, as in between two things
-// that a program does, it is taken to go on with what it did last, the latest first: the
-// working set of the past (Denning 1968). It returns how far it came.
-func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) (now time.Duration) {
-	for _, t := range p.slow {
-		if !yield(Use{0, t}) {
-			return
-		}
-	}
-	emit := func(n uint64) bool {
-		if now >= horizon {
-			return false
-		}
-		r := p.at(n)
-		if p.touched-r.from <= uint64(len(p.touches)) { // else they were overwritten
-			for i := range uint64(r.count) {
-				if !yield(Use{now, p.touches[(r.from+i)%uint64(len(p.touches))]}) {
-					return false
-				}
-			}
-		}
-		now += p.Expected(p.period.at(n).id)
-		return true
-	}
-	for n := p.first; n < p.period.next; n++ {
-		if p.period.kept(n) && !p.completed(n) && !emit(n) {
-			return
-		}
-	}
-	if p.period.sure {
-		p.period.ahead(emit)
-		return
-	}
-	for n := p.period.next; n > 0 && p.period.kept(n-1); n-- {
-		if p.completed(n-1) && !emit(n-1) {
-			return
-		}
-	}
-	return
 }

@@ -182,9 +182,9 @@ func (f *Forecast) summary(section int) summary {
 		return summary{}
 	}
 	if !known {
-		return summary{breaks: s.plan.Breaks()}
+		return summary{breaks: s.plan.Changes()}
 	}
-	return summary{true, s.plan.Period(), s.plan.Breaks()}
+	return summary{true, s.plan.Period(), s.plan.Changes()}
 }
 
 // queueTimes follows a queue, to learn how long its commands take.
