@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"xmsched/compute"
 	"xmsched/memory"
 	"xmsched/nvx/mover"
 	"xmsched/predictor"
@@ -59,6 +60,7 @@ type sectionForecast struct {
 	plan    *predictor.Plan
 	queues  map[int]*queueTimes
 	written map[uint64]write // of a block of 2 MiB, as far as is known
+	turn    time.Duration    // as was last asked for
 
 	commands uint64 // so many were taken in
 	unknown  uint64 // number of the last that did not say what it touches; 0: none
@@ -109,7 +111,10 @@ func (f *Forecast) command(c *Command) {
 	}
 	s := f.sections[c.Section]
 	if s == nil {
-		s = &sectionForecast{plan: predictor.NewPlan(predictor.PlanConfig{}), queues: map[int]*queueTimes{}, written: map[uint64]write{}}
+		s = &sectionForecast{
+			plan:   predictor.NewPlan(predictor.PlanConfig{Ranges: &f.ranges}),
+			queues: map[int]*queueTimes{}, written: map[uint64]write{}, turn: compute.DefaultQuantum,
+		}
 		f.sections[c.Section] = s
 	}
 	touches, known := f.touch(c, f.touches[:0])
@@ -312,9 +317,11 @@ func (f *Forecast) state(section int) (s *sectionForecast, known bool) {
 func (f *Forecast) Next(section int, turn time.Duration) (iter.Seq[mover.Use], bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if _, known := f.state(section); !known {
+	s, known := f.state(section)
+	if !known {
 		return nil, false
 	}
+	s.turn = turn
 	return func(yield func(mover.Use) bool) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -328,14 +335,25 @@ func (f *Forecast) Next(section int, turn time.Duration) (iter.Seq[mover.Use], b
 		}
 		s.plan.Ahead(horizon, func(u predictor.Use) bool {
 			more := true
+			n := times(&u, turn)
 			chunks(&u.Touch, func(base, bytes uint64) bool {
-				more = yield(mover.Use{Address: base, Bytes: memory.Clamp(bytes, memory.MaxBytes), In: u.At, Times: 1})
+				more = yield(mover.Use{Address: base, Bytes: memory.Clamp(bytes, memory.MaxBytes), In: u.At, Times: n})
 				return more
 			})
 			return more
 		})
 		s.plan.Unmark() // what a slow kernel asked for was named
 	}, true
+}
+
+// times is how many commands of the coming turn are this one: what a short period
+// touches is touched again and again. What comes later comes less often, whatever ends
+// before: its end is a guess.
+func times(u *predictor.Use, turn time.Duration) uint32 {
+	if u.Every <= 0 || u.At >= turn {
+		return 1
+	}
+	return uint32(min(1+(turn-1-u.At)/u.Every, math.MaxUint32))
 }
 
 // Written implements mover.Uses.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"xmsched/nvx/mover"
+	"xmsched/predictor"
 	"xmsched/preempt/board"
 )
 
@@ -399,5 +400,79 @@ func TestForecastTakesNoHarm(t *testing.T) {
 	}
 	if _, known := p.uses(); !known {
 		t.Error("not known afterwards")
+	}
+}
+
+// phase has the program go over two of its allocations for 100 ms, a kernel every 0.5 ms.
+// before is called before each step.
+func (p *program) phase(first uint64, before func(step int)) {
+	for i := range 100 {
+		before(i)
+		for k := range uint64(2) {
+			p.launches(1, first+k)
+			p.now += uint64(498 * time.Microsecond)
+			p.looks()
+		}
+	}
+}
+
+// TestForecastOfPhases: what the next phase touches is foreseen behind what this one
+// does, which counts for each time that it comes, and the mover is told as it comes near.
+func TestForecastOfPhases(t *testing.T) {
+	const turn = 50 * time.Millisecond
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+	times := func() (list [8]uint32, order []uint64) {
+		seq, known := p.f.forecast.Next(0, turn)
+		if !known {
+			t.Fatal("not foreseen")
+		}
+		for u := range seq {
+			i := (u.Address - forecastBase) / forecastRange
+			if order = append(order, i); u.In < turn {
+				list[i] += u.Times
+			}
+		}
+		return list, order
+	}
+	for phase := range uint64(12) {
+		first := 2 * (phase % 4)
+		next := (first + 2) % 8
+		told := p.told
+		p.phase(first, func(step int) {
+			if phase < 2 || phase == 3 || step%10 != 5 || phase < 5 && step < 20 {
+				return // it has not settled, or nothing says what follows it
+			}
+			list, order := times()
+			if n := list[first]; n < 48 || n > 52 {
+				t.Errorf("phase %d, step %d: a kernel comes %d times in a turn, want 50", phase, step, n)
+			}
+			want := max(0, step-50)
+			if n := int(list[next]); n < want-2 || n > want+2 {
+				t.Errorf("phase %d, step %d: one of the next phase comes %d times in a turn, want %d", phase, step, n, want)
+			}
+			if len(order) < 4 || order[0]/2 != first/2 || order[2] != next {
+				t.Errorf("phase %d, step %d: foreseen in the order %v", phase, step, order)
+			}
+		})
+		// At its beginning, and as the next one comes within a turn and within half of one.
+		if told = p.told - told; phase >= 5 && told != 3 || told > 5 {
+			t.Errorf("phase %d: told %d times", phase, told)
+		}
+	}
+}
+
+// TestTimes: of a turn.
+func TestTimes(t *testing.T) {
+	const ms = time.Millisecond
+	for _, c := range []struct {
+		at, every, turn time.Duration
+		want            uint32
+	}{{0, 0, 100 * ms, 1}, {0, ms, 100 * ms, 100}, {40 * ms, ms, 100 * ms, 60}, {99 * ms, ms, 100 * ms, 1}, {100 * ms, ms, 100 * ms, 1}, {0, time.Second, ms, 1}, {0, 1, 1 << 40, 1<<32 - 1}} {
+		if got := times(&predictor.Use{At: c.at, Every: c.every}, c.turn); got != c.want {
+			t.Errorf("in %v every %v of %v: %d times, want %d", c.at, c.every, c.turn, got, c.want)
+		}
 	}
 }

@@ -166,13 +166,24 @@ func (f *feeder) tellChanges(now uint64) {
 	}
 }
 
-// summary is whether a section is foreseen, its period in commands, and how often it has
-// changed: what is foreseen is another when one of these is.
+// summary is whether a section is foreseen, its period in commands, how often what is
+// ahead has become another, and how near the next phase is: what is foreseen is another
+// when one of these is.
 type summary struct {
-	known  bool
-	period int
-	breaks uint64
+	known   bool
+	period  int
+	changes uint64
+	next    nearness
 }
+
+// nearness is how near the next phase is. The nearer, the more of the coming turn is its.
+type nearness uint8
+
+const (
+	beyond   nearness = iota // the coming turn, or not foreseen
+	within                   // the coming turn
+	halfTurn                 // the first half of it
+)
 
 func (f *Forecast) summary(section int) summary {
 	f.mu.Lock()
@@ -182,9 +193,19 @@ func (f *Forecast) summary(section int) summary {
 		return summary{}
 	}
 	if !known {
-		return summary{breaks: s.plan.Changes()}
+		return summary{changes: s.plan.Changes()}
 	}
-	return summary{true, s.plan.Period(), s.plan.Changes()}
+	return summary{true, s.plan.Period(), s.plan.Changes(), s.near()}
+}
+
+func (s *sectionForecast) near() nearness {
+	switch in, ok := s.plan.Coming(); {
+	case !ok || in >= s.turn:
+		return beyond
+	case in >= s.turn/2:
+		return within
+	}
+	return halfTurn
 }
 
 // queueTimes follows a queue, to learn how long its commands take.
