@@ -6,9 +6,9 @@ import "time"
 type Use struct {
 	At time.Duration
 	Touch
-	// Every is after how long it comes again, and again, as far as is known; 0: it does
-	// not. That its phase ends does not count: what comes later is less certain than what
-	// is now.
+	// Every is after how long it comes again, and again; 0: it does not, or not soon (the
+	// period is longer than that of a phase). That its phase ends does not count: what
+	// comes later is less certain than what is now.
 	Every time.Duration
 }
 
@@ -84,10 +84,7 @@ func (o *outlook) period() bool {
 		o.every = p.duration(s)
 		return o.from(foretold{}, 0, (p.period.next-s.start)%uint64(len(s.commands)))
 	case p.period.sure:
-		o.every = 0
-		for n := p.period.follow; n < p.period.next && p.period.kept(n); n++ {
-			o.every += p.Expected(p.period.at(n).id)
-		}
+		o.every = p.every()
 		for n := p.period.follow; n < p.period.next && p.period.kept(n); n++ {
 			if !o.again(n) {
 				return false
@@ -101,6 +98,17 @@ func (o *outlook) period() bool {
 		}
 	}
 	return false
+}
+
+// every is how long a period takes; 0: long.
+func (p *Plan) every() (d time.Duration) {
+	if p.period.length() > maxPhaseCommands {
+		return 0
+	}
+	for n := p.period.follow; n < p.period.next && p.period.kept(n); n++ {
+		d += p.Expected(p.period.at(n).id)
+	}
+	return d
 }
 
 // long says whether the period reaches back before the present phase: then it knows what

@@ -138,6 +138,33 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
+// BenchmarkSubmitPhases is a command of a program that works in phases, and
+// BenchmarkSubmitRandom one of a program that never repeats itself.
+func BenchmarkSubmitPhases(b *testing.B) {
+	p := NewPlan(PlanConfig{})
+	touches := []Touch{read(1<<40, 8<<20)}
+	n := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		touches[0].Base = 1<<40 + (n/60%10*3+n%3)<<24
+		p.Submit(Command{Queue: 1, Sequence: n, ID: 7, Touches: touches})
+	}
+}
+
+func BenchmarkSubmitRandom(b *testing.B) {
+	p := NewPlan(PlanConfig{})
+	r := rand.New(rand.NewPCG(1, 1))
+	touches := []Touch{read(1<<40, 8<<20)}
+	n := uint64(0)
+	b.ReportAllocs()
+	for b.Loop() {
+		n++
+		touches[0].Base = 1<<40 + r.Uint64N(1<<16)<<24
+		p.Submit(Command{Queue: 1, Sequence: n, ID: n % 3, Touches: touches})
+	}
+}
+
 func BenchmarkWorkingSet(b *testing.B) {
 	p := NewPlan(PlanConfig{})
 	for n := uint64(1); n <= 3000; n++ {

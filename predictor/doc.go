@@ -28,7 +28,9 @@
 //     into a readable form.
 //   - A [Score] counts what predictions missed and what they named in vain.
 //   - A [Plan] puts the commands that were submitted, and those that will follow
-//     because the sequence repeats, into the order of time.
+//     because the sequence repeats, into the order of time. Where a program works in
+//     phases, each with a short period over memory of its own, the next phase follows:
+//     the one that followed before, or the same as far on as the last two times.
 //
 // Nothing here is safe for concurrent use: who owns a value owns its lock.
 package predictor

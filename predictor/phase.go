@@ -21,13 +21,15 @@ type phases struct {
 	ring  [maxPhases]phase
 	count uint64 // phases ever
 
-	// broken: what came last is not the present phase; it ceased at command at.
-	broken bool
-	at     uint64
+	// broken: what came last is not the present phase; it ceased at command at. strange
+	// counts the commands since then that it never had.
+	broken  bool
+	at      uint64
+	strange int
 	// presumed: the present phase is what was foretold, and all since has been like it,
 	// but it has not settled yet.
 	presumed bool
-	counted  bool   // as a change of what is ahead, when it was presumed
+	counted  bool   // what began at command at was counted as a change of what is ahead
 	guess    uint64 // key of what the order foretold for after at; 0: nothing
 	trust    int    // in the order; what it foretells is told from 1 on
 }
@@ -53,7 +55,8 @@ const (
 	maxPhases        = 32
 	maxPhaseCommands = 256
 	maxPhaseTouches  = 512
-	recentPlaces     = 1 << 10
+	recentBits       = 10
+	recentPlaces     = 1 << recentBits
 
 	// A phase is one after as many commands that are as in the period before, and as
 	// many periods of them.
@@ -64,6 +67,10 @@ const (
 	maxContext = 3
 	// A phase that lasts overdue times as long as is known is another one.
 	overdue = 2
+
+	// A few strange commands are something else that is done now and then; the period
+	// takes three of those for no break.
+	strangeMost = 3
 
 	trustFirst = 1 // a change that was seen is some evidence
 	trustMost  = 2
@@ -91,30 +98,59 @@ func (p *Plan) phase(anchor uint64) {
 	f, n := &p.phases, p.period.next-1
 	if f.presumed && f.present().expects(n) != anchor {
 		f.retract()
+		f.counted = true
 		p.changes++
 	}
 	if f.distance != 0 {
-		was := f.settled()
-		if p.period.at(n-f.distance).anchor == anchor {
-			if f.matched++; !was && f.settled() {
-				p.settle()
-			}
-		} else {
-			if f.distance, f.matched = 0, 0; was && f.known() {
-				p.ends(n, anchor)
-			}
+		p.follows(n, anchor)
+	}
+	if f.broken && !f.counted && n-f.at < maxPhaseCommands && f.present().strange(anchor) {
+		if f.strange++; f.strange >= strangeMost {
+			f.counted = true
+			p.changes++
 		}
 	}
-	place := &f.recent[p.period.hash>>54]
+	place := &f.recent[p.period.hash>>(64-recentBits)]
 	if f.distance == 0 {
 		p.repeats(uint64(uint32(p.period.next) - *place))
 	}
 	*place = uint32(p.period.next)
 }
 
+// follows compares command n with the one of a period before.
+func (p *Plan) follows(n, anchor uint64) {
+	f := &p.phases
+	was := f.settled()
+	if p.period.at(n-f.distance).anchor == anchor {
+		if f.matched++; !was && f.settled() {
+			p.settle()
+		}
+		return
+	}
+	if f.distance, f.matched = 0, 0; was && f.known() {
+		p.ends(n, anchor)
+	}
+}
+
 // expects is the anchor of the phase's command of that number.
 func (s *phase) expects(n uint64) uint64 {
 	return s.commands[(n-s.start)%uint64(len(s.commands))].anchor
+}
+
+// strange says whether no command of the phase is like that.
+func (s *phase) strange(anchor uint64) bool {
+	return !slices.ContainsFunc(s.commands, func(c phaseCommand) bool { return c.anchor == anchor })
+}
+
+// broke counts that the sequence ceased to repeat itself, unless that is the end of a
+// phase, which was counted.
+func (p *Plan) broke() {
+	f := &p.phases
+	if f.counted && p.period.next-f.at <= 2*preceding {
+		return
+	}
+	f.counted = f.broken
+	p.changes++
 }
 
 // repeats notes the distance if the last commands repeat at it.
@@ -140,6 +176,7 @@ func (p *Plan) ends(n, anchor uint64) {
 	}
 	next := p.foretell()
 	f.broken, f.at, f.guess = true, n, 0
+	f.counted, f.strange = false, 0
 	if next.by == byOrder {
 		f.guess = f.number(next.place + 1).key
 	}
@@ -201,7 +238,7 @@ func (p *Plan) presume(next foretold, start uint64) *phase {
 func (f *phases) retract() {
 	f.count--
 	f.present().length = 0
-	f.broken, f.presumed, f.counted = true, false, false
+	f.broken, f.presumed = true, false
 }
 
 // settle takes what repeats as the present phase.
@@ -228,7 +265,7 @@ func (p *Plan) settle() {
 		if f.presumed {
 			f.score(key)
 		}
-		f.broken, f.presumed, f.counted = false, false, false
+		f.broken, f.presumed = false, false
 		return
 	case f.presumed: // it began like it, and goes on as another
 		f.retract()

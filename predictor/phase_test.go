@@ -164,6 +164,35 @@ func TestBeginsAsForetold(t *testing.T) {
 	}
 }
 
+// TestPhasesAreChanges: the beginning of a phase is a change of what is ahead, and one,
+// whether or not it was foretold. Where something else is done in each tenth step as well
+// the period is found anew a few times, but not at each of them.
+func TestPhasesAreChanges(t *testing.T) {
+	for _, odd := range []bool{false, true} {
+		for _, each := range []int{1, 2, 3, 4, 5, 8, 20} {
+			p := newPhased(10*each+2, true, 500*time.Microsecond, parts(10, each, 180))
+			for k := range uint64(15) {
+				changes := p.plan.Changes()
+				for n := k * 180; n < (k+1)*180; n++ {
+					if p.run(n, 1); odd && n%10 == 0 {
+						p.launch(10*each + 1)
+					}
+				}
+				got, want, most := p.plan.Changes()-changes, min(k, 1), min(k, 1)
+				if k == 10 {
+					most++ // the period may follow the end of that phase in the first lap for a moment
+				}
+				if odd {
+					most = 4
+				}
+				if got < want || got > most {
+					t.Errorf("period of %d, phase %d, something odd %t: %d changes", each, k, odd, got)
+				}
+			}
+		}
+	}
+}
+
 // TestComing: how far off the next phase is, and how often something comes again.
 func TestComing(t *testing.T) {
 	p := newPhased(30, true, 200*time.Microsecond, parts(10, 3, 200))

@@ -17,7 +17,7 @@ type Command struct {
 // PlanConfig of a plan.
 type PlanConfig struct {
 	// Commands and Touches bound the history, which is how long a period may be to
-	// be found; 0 is 16,384 and 65,536, 2.5 MiB in all.
+	// be found; 0 is 16,384 and 65,536, 2.5 MiB in all. Phases take up to 0.8 MiB more.
 	Commands, Touches int
 	// Ranges are the allocations, which a phase that was never seen must lie in to be
 	// foretold; they may change. nil: none is foretold.
@@ -87,8 +87,8 @@ func (p *Plan) Submit(c Command) {
 		p.touches[p.touched%uint64(len(p.touches))] = t
 		p.touched++
 	}
-	if p.phase(a); p.period.breaks != breaks && !p.phases.counted {
-		p.changes++
+	if p.phase(a); p.period.breaks != breaks {
+		p.broke()
 	}
 	if p.first+uint64(len(p.history)) <= p.period.next {
 		p.first = p.period.next - uint64(len(p.history)) + 1
@@ -189,7 +189,7 @@ func (p *Plan) Period() int {
 }
 
 // Changes counts how often what is ahead became another, also if it repeats as often
-// again: the sequence ceased to repeat itself, or a phase began that was foretold.
+// again: the sequence ceased to repeat itself, or a phase ended.
 func (p *Plan) Changes() uint64 { return p.changes }
 
 // Outstanding counts the commands that were submitted and have not completed.
