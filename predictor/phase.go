@@ -171,8 +171,9 @@ func (p *Plan) repeats(distance uint64) {
 // begins, it is taken to have begun.
 func (p *Plan) ends(n, anchor uint64) {
 	f := &p.phases
-	if f.count == 1 {
-		f.present().turn(n)
+	if f.count == 1 && !p.align(f.present(), n) {
+		f.count = 0
+		return
 	}
 	next := p.foretell()
 	f.broken, f.at, f.guess = true, n, 0
@@ -195,21 +196,12 @@ func (p *Plan) ends(n, anchor uint64) {
 	f.broken, f.presumed = false, true
 }
 
-// turn has the period of the first phase, whose beginning was not seen, begin where those
-// of others do: so that it ends with the last command before n.
-func (s *phase) turn(n uint64) {
-	first, touches := (n-s.start)%uint64(len(s.commands)), 0
-	for _, c := range s.commands[:first] {
-		touches += c.touches
-	}
-	rotate(s.commands, int(first))
-	rotate(s.touches, touches)
-}
-
-func rotate[T any](list []T, n int) {
-	slices.Reverse(list[:n])
-	slices.Reverse(list[n:])
-	slices.Reverse(list)
+// align has the period of the first phase, whose beginning was not seen, begin where those
+// of others do: it is the one before its end. false: that was overwritten.
+func (p *Plan) align(s *phase, end uint64) bool {
+	period := uint64(len(s.commands))
+	from := end - period
+	return p.touched-p.at(from).from <= uint64(len(p.touches)) && p.write(s, from, period)
 }
 
 // presume writes down what was foretold as the phase after the present one.

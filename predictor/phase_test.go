@@ -164,6 +164,27 @@ func TestBeginsAsForetold(t *testing.T) {
 	}
 }
 
+// TestBeginsInTheMiddle: it is looked at from the middle of a step on, in which something
+// else is done as well, and the next phase is foretold from the third on all the same.
+func TestBeginsInTheMiddle(t *testing.T) {
+	for _, odd := range []int{0, 1, 2} {
+		p := newPhased(31, true, 500*time.Microsecond, parts(10, 3, 100))
+		for first := range 2 {
+			p.launch(1 + first)
+		}
+		p.run(50, 20)
+		for range odd {
+			p.launch(30)
+			p.launch(0) // and a step is cut short
+			p.run(50, 30)
+		}
+		p.run(70, 30+2*100-10)
+		if got := p.pieces(phaseTurn); !is(got, 3, 2, 3) {
+			t.Errorf("%d odd commands: %v", odd, got)
+		}
+	}
+}
+
 // TestPhasesAreChanges: the beginning of a phase is a change of what is ahead, and one,
 // whether or not it was foretold. Where something else is done in each tenth step as well
 // the period is found anew a few times, but not at each of them.
