@@ -108,12 +108,13 @@ func (p *Planner) quantum(short bool) time.Duration {
 // overtime is by how much the turn of a task should end later than by the timeline, or
 // earlier: shortly before the memory of the one behind it is there, as far as that comes
 // in beside the one that runs, and in time for that one to be stopped and to make room
-// for the next. What does not come is waited for no longer than a load takes.
+// for the next. What does not come is waited for no longer than a load takes, and who
+// exchanges memory is not: others have their turns meanwhile.
 func (p *Planner) overtime(s *seat, now time.Duration) time.Duration {
 	if s.class != due || !s.Open {
 		return 0
 	}
-	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming })
+	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming && !s.exchanges() })
 	if i < 0 {
 		return 0
 	}

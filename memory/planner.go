@@ -137,8 +137,9 @@ type Target struct {
 	Hold bool
 	// Yield: it is held for an exchange in its turn that somebody else should run in.
 	Yield bool
-	// Wait is how much longer a task whose turn has come is held for what comes
-	// in, by arithmetic; 0 if it is not. It ends whatever happens.
+	// Wait is for how much longer a task whose turn has come is held at most for what comes
+	// in; 0 if it is not. Less than that, as by arithmetic, would have its turn be over
+	// before its memory is there, where that comes late.
 	Wait time.Duration
 	// Quantum is the length of its turns; 0 leaves it to the policy.
 	Quantum time.Duration
@@ -298,11 +299,11 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	case s.missing() > 0 && s.progresses(now):
 		t.Move = In
 	}
-	if s.class <= due && s.held && now < s.patience {
-		t.Wait = min(s.patience-now, p.config.Link.Time(s.missing()))
+	if s.class <= due && s.held && s.missing() > 0 && now < s.patience {
+		t.Wait = s.patience - now
 	}
-	if s.exchange != 0 {
-		t.Wait = max(t.Wait, min(s.exchange-now, p.config.Link.Time(s.Exchange)))
+	if s.exchange != 0 && !s.yields {
+		t.Wait = max(t.Wait, s.exchange-now)
 	}
 	if s.Slice > 0 {
 		t.Quantum = max(compute.MinQuantum, min(s.Slice, compute.MaxQuantum))
