@@ -35,7 +35,7 @@ func (p *Planner) desire() (short bool) {
 		short = p.give(s, p.wants(s), &left) || short
 	}
 	for _, s := range p.order {
-		short = p.give(s, s.Resident, &left) || short
+		short = p.give(s, s.has(), &left) || short
 	}
 	for _, s := range p.order {
 		if s.class == coming {
@@ -56,6 +56,12 @@ func (p *Planner) wants(s *seat) Bytes {
 		b = max(b, min(s.Resident+BatchBytes, s.Footprint+s.Asked))
 	}
 	return b
+}
+
+// lacks is what of that it should have and has not: the rest can wait until it is not its
+// turn.
+func (p *Planner) lacks(s *seat) Bytes {
+	return max(0, min(p.wants(s), s.desired)-s.Resident+s.Loading)
 }
 
 // give lets a task want up to b, as far as there is anything left, and says

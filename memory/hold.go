@@ -18,7 +18,12 @@ import (
 func (p *Planner) hold(s *seat, now time.Duration) {
 	progress := s.progresses(now)
 	out := s.plan < s.Resident && progress
-	in := s.missing() >= Granularity && (progress || p.flows && s.plan <= s.Resident)
+	missing, incoming := s.missing(), s.incoming()
+	if s.class == due && p.follower() != nil {
+		missing = p.lacks(s)
+		incoming = min(incoming, max(0, p.wants(s)-s.Resident))
+	}
+	in := missing >= Granularity && (progress || p.flows && s.plan <= s.Resident)
 	if s.plan < s.Resident || s.incoming() >= Granularity || s.exchanges() {
 		p.wake(now, s.turnsAt(now))
 	}
@@ -27,17 +32,18 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 		return
 	}
 	if s.held && in && now >= s.patience && now < s.limit {
-		s.patience = min(s.limit, now+p.patience(s.missing())) // the way, or the room, was not its own yet
+		s.patience = min(s.limit, now+p.patience(missing)) // the way, or the room, was not its own yet
 	}
-	whole := s.missing() >= Granularity && s.incoming() >= s.missing()
-	if now >= s.patience && (s.incoming() >= BatchBytes || whole) {
-		again := s.patience + p.between(s.incoming())
+	whole := missing >= Granularity && incoming >= missing
+	if now >= s.patience && (incoming >= BatchBytes || whole) {
+		again := s.patience + p.between(incoming)
 		if now >= again {
-			s.patience = now + p.patience(s.incoming())
+			s.patience = now + p.patience(incoming)
 		}
 		p.wake(now, again)
 	}
-	in, swaps := in && now < s.patience, p.swaps(s, now)
+	in = in && now < s.patience
+	swaps := p.swaps(s, now)
 	s.held = out || in || swaps
 	if in {
 		p.wake(now, s.patience)
@@ -70,8 +76,16 @@ func (p *Planner) yields(s *seat) bool {
 	if p.config.Link.Time(s.Exchange) < worthYielding {
 		return false
 	}
-	i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming })
-	return i >= 0 && p.order[i].missing() < Granularity && !p.order[i].exchanges()
+	next := p.follower()
+	return next != nil && p.lacks(next) < Granularity && !next.exchanges()
+}
+
+// follower is whose turn comes next by the timeline; nil: nobody's.
+func (p *Planner) follower() *seat {
+	if i := slices.IndexFunc(p.order, func(s *seat) bool { return s.class == coming }); i >= 0 {
+		return p.order[i]
+	}
+	return nil
 }
 
 // between is how long a task runs in its turn between two short stops that each bring in
@@ -119,7 +133,7 @@ func (p *Planner) overtime(s *seat, now time.Duration) time.Duration {
 		return 0
 	}
 	next, there := p.order[i], now
-	if missing := next.missing(); missing >= Granularity && (next.progresses(now) || p.flows) {
+	if missing := p.lacks(next); missing >= Granularity && (next.progresses(now) || p.flows) {
 		there = max(now, now+p.config.Link.Time(missing)-ahead)
 		if s.latest == 0 {
 			s.latest = max(now, next.use) + p.patience(missing)

@@ -299,7 +299,7 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	case s.missing() > 0 && s.progresses(now):
 		t.Move = In
 	}
-	if s.class <= due && s.held && s.missing() > 0 && now < s.patience {
+	if s.class <= due && s.held && p.lacks(s) > 0 && now < s.patience {
 		t.Wait = s.patience - now
 	}
 	if s.exchange != 0 && !s.yields {

@@ -138,6 +138,14 @@ func (s *seat) turnsAt(now time.Duration) time.Duration {
 // missing is what the task should have and has not.
 func (s *seat) missing() Bytes { return max(0, s.desired-s.Resident+s.Loading) }
 
+// has is what it has, or had before it began to exchange some of that.
+func (s *seat) has() Bytes {
+	if s.exchanges() && s.held {
+		return max(s.Resident, s.target)
+	}
+	return s.Resident
+}
+
 // exchanges says whether the task has a batch to bring in, for others of its own.
 func (s *seat) exchanges() bool { return s.Exchange >= BatchBytes }
 

@@ -195,6 +195,81 @@ func TestExchangesAreAtOnce(t *testing.T) {
 	holds("long after its last exchange")
 }
 
+// TestExchangesKeepTheirRoom: what a task sends out to have other memory of its come in is
+// not given to others that would take it.
+func TestExchangesKeepTheirRoom(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: 16 * GiB, Working: 2 * GiB, Resident: 10 * GiB, Ready: true, Open: true},
+		{Task: 2, Footprint: 16 * GiB, Working: 2 * GiB, Resident: 6 * GiB, Ready: true, Stopped: true},
+	}
+	for _, first := range []compute.TaskID{1, 2} { // in its turn, and while it is not
+		claims[1].Exchange, claims[1].Resident = GiB, 6*GiB
+		for i := range 40 {
+			slots := []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
+			d := p.Decide(time.Second+time.Duration(i)*time.Millisecond, slices.Values(slots), nil, claims)
+			for i := range claims {
+				claims[i].Seen = d.Targets[i].Want
+			}
+			if i == 0 && !d.Targets[1].Hold {
+				t.Fatalf("turn of %d: not held", first)
+			}
+			if b := d.Targets[1].Bytes; b != 6*GiB {
+				t.Fatalf("turn of %d: may have %s of the 6 GiB that it had, with %s there", first, b, claims[1].Resident)
+			}
+			switch i {
+			case 5:
+				claims[1].Resident -= 256 * MiB
+			case 10:
+				claims[1].Resident += 256 * MiB
+			case 15:
+				claims[1].Exchange = 0
+			}
+		}
+	}
+}
+
+// TestWhatATurnDoesNotTouchIsNotWaitedFor: neither is a turn prolonged for more than the next
+// one touches, nor does who exchanges keep the device from one whose working set is there, nor
+// is whose turn it is stopped for it.
+func TestWhatATurnDoesNotTouchIsNotWaitedFor(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Open: true},
+		{Task: 2, Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true},
+	}
+	for i := range 500 {
+		claims[0].Exchange = 0
+		if i >= 400 {
+			claims[0].Exchange = GiB
+		}
+		now := time.Second + time.Duration(i)*time.Millisecond
+		slots := []compute.Slot{{Task: 1, Start: 0}, {Task: 2, Start: now + 10*time.Millisecond}}
+		d := p.Decide(now, slices.Values(slots), nil, claims)
+		for i := range claims {
+			claims[i].Seen = d.Targets[i].Want
+		}
+		if i < 400 && d.Targets[0].Hold {
+			t.Fatalf("after %d ms: held for what it does not touch: %+v", i, d.Targets[0])
+		}
+		if over := d.Targets[0].Overtime; over > 0 {
+			t.Fatalf("prolonged by %v", over)
+		}
+		if d.Targets[1].Desired != 8*GiB {
+			t.Fatalf("there is room for all, and it is to have %s", d.Targets[1].Desired)
+		}
+		if i == 400 && !d.Targets[0].Yield {
+			t.Fatalf("nobody is to run while it exchanges: %+v", d.Targets[0])
+		}
+	}
+}
+
 // TestForegroundKeepsOrReturns: under HPF a foreground that comes back every 100
 // ms keeps its memory between its requests; one that comes every minute returns
 // it, and has it again when it is due.

@@ -20,7 +20,7 @@ type foresight struct {
 	pause    time.Duration // until a look is due that was put off; 0: none was
 	working  memory.Bytes  // as told
 	exchange memory.Bytes
-	barren   time.Duration // until when exchanges are left, as the last brought nothing in
+	barren   time.Duration // until when exchanges are left, as the last had its time and brought nothing in
 }
 
 // foresee tells what the forecast says of the coming turn, if anything it depends on

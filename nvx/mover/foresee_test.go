@@ -102,6 +102,47 @@ func TestInnerForeseen(t *testing.T) {
 	p.eventually("nothing to be known", func() bool { w, _ := p.foretold(); return w == 0 })
 }
 
+func TestExchangesAreAskedForAgain(t *testing.T) { onDevice(t, "TestInnerAskedForAgain") }
+
+// TestInnerAskedForAgain: an exchange that is cut short before anything came in, as the
+// program is wanted, is asked for again at once: it was not in vain.
+func TestInnerAskedForAgain(t *testing.T) {
+	of := &prophet{}
+	sizes := slices.Repeat([]memory.Bytes{32 * mib}, 10)
+	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, sizes...)
+	p.page.order(Orders{Managed: true, Target: 160 * mib, Turn: 20 * time.Millisecond})
+	p.stop()
+	p.eventually("the target", p.resident(160*mib))
+	p.resume()
+	asked := func() bool { _, x := p.foretold(); return x > 0 }
+	moving := func() bool {
+		p.memory.mu.Lock()
+		defer p.memory.mu.Unlock()
+		return p.memory.moving
+	}
+	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
+	for i := range 20 {
+		p.foresee(of, halves[i%2]...)
+		p.eventually("an exchange to be asked for", asked)
+		moves := len(p.entries())
+		p.stop()
+		p.eventually("a move", moving)
+		p.resume()
+		p.eventually("its end", func() bool { return len(p.entries()) > moves })
+		p.check()
+		if p.entries()[moves].In > 0 {
+			continue
+		}
+		began := time.Now()
+		p.eventually("it to be asked for again", asked)
+		if d := time.Since(began); d > latest/2 {
+			t.Errorf("asked for again after %v", d)
+		}
+		return
+	}
+	t.Fatal("none of 20 moves was cut short in time")
+}
+
 func TestHintsChooseWhatIsHashed(t *testing.T) { onDevice(t, "TestInnerHints") }
 
 // TestInnerHints has somebody say of memory that it was written, whether it was or not: that

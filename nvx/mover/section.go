@@ -59,6 +59,7 @@ type section struct {
 	tries   int    // in a row that failed or were refused
 	stalled time.Duration
 	waited  time.Duration // since when somebody waits for the move; 0: nobody
+	hurried bool          // this move was cut short, as the process was wanted
 	trouble error         // what last kept memory from moving
 	journal journal
 }
@@ -217,7 +218,7 @@ func (s *section) prepare(o Orders, f Figures) time.Duration {
 // succeeded.
 func (s *section) move(n need) time.Duration {
 	began := s.now()
-	s.waited = 0
+	s.waited, s.hurried = 0, false
 	if s.board.Open() {
 		s.waited = began
 	}
@@ -241,7 +242,7 @@ func (s *section) move(n need) time.Duration {
 	if o.lost {
 		return never
 	}
-	if n == swap && o.In == 0 {
+	if n == swap && o.In == 0 && !s.hurried {
 		s.vision.barren = s.now() + latest
 	}
 	if o.Out-o.Spared+o.In > 0 && o.err == nil {
@@ -474,6 +475,7 @@ func (s *section) wanted() bool {
 	if !s.memory.Wanted(s.index) {
 		return false
 	}
+	s.hurried = true
 	if s.waited == 0 {
 		s.waited = s.now()
 	}
