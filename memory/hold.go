@@ -28,7 +28,8 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 		p.wake(now, s.turnsAt(now))
 	}
 	if s.class != due {
-		s.held = out || in || s.exchanges() && progress
+		swaps := s.exchanges() && progress
+		s.held, s.yields = out || in || swaps, s.yields && swaps
 		return
 	}
 	if s.held && in && now >= s.patience && now < s.limit {

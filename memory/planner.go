@@ -135,7 +135,8 @@ type Target struct {
 	// Hold: the task should be Stopped now, whoever's turn it is. Without it the
 	// policy alone says who runs, whatever is resident.
 	Hold bool
-	// Yield: it is held for an exchange in its turn that somebody else should run in.
+	// Yield: it is held for an exchange that began in its turn, which somebody else should
+	// have until that is done.
 	Yield bool
 	// Wait is for how much longer a task whose turn has come is held at most for what comes
 	// in; 0 if it is not. Less than that, as by arithmetic, would have its turn be over

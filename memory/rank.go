@@ -160,17 +160,17 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 		if s.due && s.exchanges() {
 			s.moved = now // it was not Stopped for that before
 		}
-		if s.yields {
+		if s.due && s.yields {
 			s.exchanged = now
 		}
-		s.due, s.latest, s.exchange, s.yields = false, 0, 0, false
+		s.due, s.latest, s.exchange = false, 0, 0
 		return
 	}
 	s.since, s.returned, s.ran = 0, false, now
 	if s.due {
 		return
 	}
-	s.due = true
+	s.due, s.yields = true, false
 	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
 	if missing == 0 {
 		s.patience, s.limit = now, now

@@ -32,7 +32,7 @@ type seat struct {
 	patience, limit time.Duration
 	exchange        time.Duration // until then it is held back for an exchange; 0: it is not
 	exchanged       time.Duration // when it last was; 0: never
-	yields          bool          // somebody else is to run meanwhile
+	yields          bool          // somebody else is to run until that is done
 	latest          time.Duration // that its turn ends because of the next one's memory; 0: not known
 
 	desired Bytes

@@ -103,7 +103,7 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 	c.move.Start(t, p, nil, c.world.target())
 	var starved bool
 	for !c.move.Over() {
-		c.look(t, len(p.Out) > 0, a)
+		c.look(t, p, a)
 		if s, ok := c.move.Next(); ok {
 			c.begin(s)
 			continue
@@ -133,16 +133,20 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 	return outcome{c.move.Moved(), c.move.Err(), c.lost, starved}
 }
 
-// look stops a move that somebody waits for, or whose plan is out of date: one
-// that makes more room than is asked for any more, or would have to bring something in.
-func (c *carrier) look(t *memory.Table, outward bool, a aim) {
+// look stops a move that somebody waits for, or whose plan is out of date: one that makes
+// more room than is asked for any more, or would have to bring something in. An exchange
+// brings something in anyhow: it is out of date once a batch of what goes might stay.
+func (c *carrier) look(t *memory.Table, p *memory.Plan, a aim) {
 	target := c.world.target()
 	c.move.SetTarget(target)
 	most := a.goal
-	if a.further {
+	switch {
+	case a.further:
 		most = t.Figures().Resident + memory.BatchBytes - 1
+	case len(p.In) > 0:
+		most += memory.BatchBytes - 1
 	}
-	if c.world.wanted() || outward && target > most {
+	if c.world.wanted() || len(p.Out) > 0 && target > most {
 		c.move.Stop()
 	}
 }

@@ -401,6 +401,42 @@ func TestCreditsPassWhileItLoads(t *testing.T) {
 	})
 }
 
+// TestExchangesOutlastASmallRaise raises the target by less than a batch once something has
+// gone: what was to come for it comes all the same.
+func TestExchangesOutlastASmallRaise(t *testing.T) {
+	const half = 8
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := slices.Repeat([]int{32}, 2*half)
+		m := newModel(t, sizes, func(i int) bool { return i < half })
+		m.bound = half * 32 * memory.MiB
+		more := memory.Bytes(rapid.IntRange(2, 127).Draw(t, "more")) * memory.MiB
+		p, c := newPlanner(), carrier{world: m}
+		p.list = m.listing()
+		uses := func(yield func(Use) bool) {
+			for i := range half {
+				s := p.list[half+i]
+				if !yield(Use{Address: s.Address, Bytes: s.Bytes, Times: 8}) {
+					return
+				}
+			}
+		}
+		p.forecast.read(p.list, uses, time.Second)
+		aim, err := p.make(m.bound, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		m.retarget = func(m *model) {
+			if m.resident() < half*32*memory.MiB {
+				m.bound = half*32*memory.MiB + more
+			}
+		}
+		if o := c.carry(&p.table, &p.plan, aim); o.In != half*32*memory.MiB || o.Out != o.In || o.err != nil {
+			t.Fatalf("%s", o)
+		}
+		m.good()
+	})
+}
+
 // TestTheRestFollowsAFallingTarget lowers the target as somebody else's memory comes: what
 // goes follows without a plan, and a look at what is clean, of its own for each batch, and
 // no more goes than has to.

@@ -87,6 +87,9 @@ func TestInnerForeseen(t *testing.T) {
 		p.stop()
 		p.eventually("what is used to be there", func() bool { return p.onDevice(half...) })
 		p.eventually("no exchange to be asked for", func() bool { _, x := p.foretold(); return x == 0 })
+		if i > 0 {
+			p.eventually("what went to be mapped to its slots", func() bool { return p.in(memory.Away) == 0 && p.in(memory.Host) == 160*mib })
+		}
 		p.resume()
 		p.check()
 		if r := p.memory.figures().Resident; r > 160*mib {
@@ -100,6 +103,26 @@ func TestInnerForeseen(t *testing.T) {
 	of.mu.Unlock()
 	p.engine.Foreseen(0)
 	p.eventually("nothing to be known", func() bool { w, _ := p.foretold(); return w == 0 })
+	p.stop()
+	p.page.order(Orders{Managed: true, Target: 64 * mib})
+	p.eventually("the target", p.resident(64*mib))
+	if b := p.in(memory.Away); b != 96*mib {
+		t.Errorf("%s of 96 MiB away, of which nobody knows whether they come again", b)
+	}
+	p.resume()
+	p.check()
+}
+
+// in is how much is in a state.
+func (p *program) in(state memory.State) (b memory.Bytes) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	for _, s := range p.memory.segments {
+		if s.State == state {
+			b += s.Bytes
+		}
+	}
+	return b
 }
 
 func TestExchangesAreAskedForAgain(t *testing.T) { onDevice(t, "TestInnerAskedForAgain") }

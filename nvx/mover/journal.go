@@ -19,7 +19,8 @@ type Entry struct {
 	Spared  memory.Bytes  `json:"spared"` // of Out, not copied
 	Hashed  memory.Bytes  `json:"hashed"`
 	// Spent is the time of the goroutine that moves, by what it did: "digest", "wait" (for
-	// copies and calls, or a reason to look again) and "linger" (for a higher target) beside
+	// copies and calls, or a reason to look again), "linger" (for a higher target) and "home"
+	// (to map what went to its slots) beside
 	// the names of memory.Act. To map is what others do meanwhile, several at once.
 	Spent   map[string]time.Duration `json:"spent_ns"`
 	Starved bool                     `json:"starved,omitempty"` // what was left had no room yet, or had to make none

@@ -302,6 +302,14 @@ func (l *lender) Loaded(_ int, ids []memory.ID) error {
 	})
 }
 
+func (l *lender) Home(_ int, ids []memory.ID) error {
+	return l.batch("home", ids, []memory.State{memory.Away}, func(s *owned) error {
+		s.State = memory.Host
+		l.unkeep(s)
+		return l.mapped(s.Address, s.Bytes, s.slot)
+	})
+}
+
 func (l *lender) Spare(_ int, ids []memory.ID) error {
 	l.mu.Lock()
 	for _, id := range ids {

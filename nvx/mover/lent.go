@@ -44,6 +44,10 @@ type Memory interface {
 	Load(section int, ids []memory.ID) error
 	Loaded(section int, ids []memory.ID) error
 
+	// Home maps segments that are Away to their slots, which the process would wait for when
+	// it is to run.
+	Home(section int, ids []memory.ID) error
+
 	// Spare: segments that are Kept go as by Away, though nothing was copied: ESTALE if
 	// one is kept no more. Forgo gives clean copies up until at most so many bytes of
 	// them are kept, and says how many are.

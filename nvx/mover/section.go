@@ -301,6 +301,9 @@ func (s *section) carry() (o outcome, err error) {
 	if !o.lost {
 		err = s.learn(o)
 	}
+	if !o.lost && o.err == nil && err == nil {
+		s.journal.spend("home", func() { err = s.settle() })
+	}
 	return o, err
 }
 

@@ -34,6 +34,7 @@ const (
 	fnSpare
 	fnForgo
 	fnFlight
+	fnHome
 )
 
 // segmentView is struct xm_segment.
@@ -127,6 +128,7 @@ func (l lentTable) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
 	return memory.Bytes(*kept), err
 }
 
+func (l lentTable) Home(section int, ids []memory.ID) error   { return l.batch(fnHome, section, ids) }
 func (l lentTable) Spare(section int, ids []memory.ID) error  { return l.batch(fnSpare, section, ids) }
 func (l lentTable) Away(section int, ids []memory.ID) error   { return l.batch(fnAway, section, ids) }
 func (l lentTable) Load(section int, ids []memory.ID) error   { return l.batch(fnLoad, section, ids) }

@@ -18,6 +18,7 @@ static int mem_loaded(const struct xm_memory *m, uint32_t s, const uint64_t *ids
 static int mem_unheld(const struct xm_memory *m, uint32_t s, int begin) { return m->unheld(s, begin); }
 static int mem_pool(const struct xm_memory *m, uint32_t s, uint64_t *all, uint64_t *idle) { return m->pool(s, all, idle); }
 static int mem_spare(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->spare(s, ids, n); }
+static int mem_home(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->home(s, ids, n); }
 static int mem_forgo(const struct xm_memory *m, uint32_t s, uint64_t keep, uint64_t *kept) { return m->forgo(s, keep, kept); }
 static int mem_flight(const struct xm_memory *m, uint32_t s, int begin) { return m->flight(s, begin); }
 static void *mem_driver(const struct xm_memory *m, const char *name) { return m->driver(name); }
@@ -156,6 +157,10 @@ func (l *lent) Loaded(section int, list []memory.ID) error {
 
 func (l *lent) Spare(section int, list []memory.ID) error {
 	return ids(list, func(p *C.uint64_t, n C.int) C.int { return C.mem_spare(l.m, C.uint32_t(section), p, n) })
+}
+
+func (l *lent) Home(section int, list []memory.ID) error {
+	return ids(list, func(p *C.uint64_t, n C.int) C.int { return C.mem_home(l.m, C.uint32_t(section), p, n) })
 }
 
 func (l *lent) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {

@@ -484,29 +484,44 @@ static bool is_gone(const struct xm_seg *s)
 	return s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
 }
 
-/* A stretch of segments that are gone; *next: behind it. */
-static CUresult bring_home(struct xm_seg *from, struct xm_seg **next)
+/* A stretch of segments that are gone, up to `end`. */
+static CUresult bring_home(struct xm_seg *from, const struct xm_seg *end)
 {
 	CUresult r = CUDA_SUCCESS;
 	uint64_t bytes = 0;
-	struct xm_seg *s = from;
 
-	for (; s && is_gone(s) && !r; s = s->next) {
+	for (struct xm_seg *s = from; s != end && !r; s = s->next) {
 		r = to_slot(s);
 		bytes += s->bytes;
 	}
-	*next = s;
 	if (!r)
 		r = xm_vmm_access(from->range->mem, from->at, bytes);
 	if (r)
 		return r;
 	pthread_mutex_lock(&xm_mem_lock);
-	for (struct xm_seg *k = from; k != s; k = k->next) {
-		xm_seg_state(k, XM_SEGMENT_HOST);
-		xm_seg_forget(k); /* the program may write to it */
+	for (struct xm_seg *s = from; s != end; s = s->next) {
+		xm_seg_state(s, XM_SEGMENT_HOST);
+		xm_seg_forget(s); /* the program may write to it */
 	}
 	pthread_mutex_unlock(&xm_mem_lock);
 	return r;
+}
+
+static int all_home(struct batch *b)
+{
+	uint64_t bytes;
+	CUresult r = CUDA_SUCCESS;
+
+	for (int i = 0, end; i < b->n && !r; i = end) {
+		end = stretch(b, i, &bytes);
+		r = bring_home(b->segs[i], b->segs[end - 1]->next);
+	}
+	return (int)r;
+}
+
+static int home(uint32_t section, const uint64_t *ids, int n)
+{
+	return on_batch(section, ids, n, 1u << XM_SEGMENT_AWAY, all_home);
 }
 
 int xm_move_home(struct xm_mem *m)
@@ -518,10 +533,13 @@ int xm_move_home(struct xm_mem *m)
 		return 0;
 	quiet = xm_quiet_begin();
 	for (struct xm_range *range = m->first; range && !r; range = range->next)
-		for (struct xm_seg *s = range->segs, *next; s && !r; s = next) {
-			next = s->next;
-			if (is_gone(s))
-				r = bring_home(s, &next);
+		for (struct xm_seg *s = range->segs, *end; s && !r; s = end) {
+			for (end = s; end && is_gone(end);)
+				end = end->next;
+			if (end == s)
+				end = s->next;
+			else
+				r = bring_home(s, end);
 		}
 	xm_quiet_end(quiet);
 	return (int)r;
@@ -584,4 +602,5 @@ const struct xm_memory xm_memory = {
 	.spare = spare,
 	.forgo = forgo,
 	.flight = flight,
+	.home = home,
 };

@@ -126,6 +126,10 @@ struct xm_memory {
 	 * slots. 0: when it has done it, or never will. As long as anything is in flight the move is not taken
 	 * away, however long it takes: it depends on nothing that waits for the move. From any thread. */
 	int (*flight)(uint32_t section, int begin);
+
+	/* AWAY -> HOST, ahead of the process's next run, which would wait for that: 20 ms a GiB. A
+	 * failure leaves some as they were. */
+	int (*home)(uint32_t section, const uint64_t *ids, int n);
 };
 
 #endif

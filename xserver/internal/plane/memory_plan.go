@@ -293,7 +293,7 @@ func (s *section) movesMemory() bool {
 func (p *Plane) stands(st *seat) {
 	m := &st.mem
 	yields := slices.ContainsFunc(st.sections, func(s *section) bool { return s.mem.target.Yield })
-	if on := m.held && (m.stands || yields); on != m.stands {
+	if on := m.held && yields; on != m.stands {
 		m.stands = on
 		p.events = append(p.events, compute.Stands{Task: st.id, Device: st.device.id, On: on})
 	}

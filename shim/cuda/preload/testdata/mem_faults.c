@@ -362,6 +362,21 @@ static void come_in(const struct xm_segment *v, int n)
         WANT(xm_memory.loaded(0, ids, chosen), 0);
 }
 
+/* What went is mapped to its slots ahead of the process's run. */
+static void go_home(const struct xm_segment *v, int n)
+{
+    uint64_t ids[XM_MEMORY_BATCH] = {0};
+    int chosen = 0, status;
+
+    for (int i = 0; i < n; i++)
+        if (v[i].state == XM_SEGMENT_AWAY && chance(3))
+            ids[chosen++] = v[i].id;
+    status = xm_memory.home(0, ids, chosen);
+    TRUE(status >= 0);
+    for (int i = 0; i < chosen && !status; i++)
+        WANT(xm_seg_find(m, ids[i])->state, XM_SEGMENT_HOST);
+}
+
 static void move(void)
 {
     int tries = 0, n;
@@ -371,12 +386,15 @@ static void move(void)
     for (unsigned rounds = chance(4); rounds; rounds--) {
         n = xm_memory.list(0, views, HANDLES);
         TRUE(n >= 0 && n < XM_MEMORY_BATCH);
-        switch (chance(3)) {
+        switch (chance(4)) {
         case 0:
             go_clean(views, n);
             break;
         case 1:
             go_out(views, n);
+            break;
+        case 2:
+            go_home(views, n);
             break;
         default:
             come_in(views, n);
@@ -705,6 +723,42 @@ static void loading_is_given_back(void)
     nothing_is_left();
 }
 
+/* What will not come in is mapped to its slots ahead: then there is nothing to do for that when the process is to
+ * run. What has not gone cannot be. */
+static void some_go_home_ahead(void)
+{
+    enum { n = 4 };
+    uint64_t ids[n], slot;
+
+    anew(1);
+    moves_block(100u << 20, n);
+    for (int i = 0; i < n; i++) {
+        ids[i] = views[i].id;
+        WANT(xm_memory.slot(0, ids[i], &slot), 0);
+        copy_granules(slot, views[i].address, views[i].bytes);
+    }
+    WANT(xm_memory.away(0, ids, 3), 0);
+    WANT(xm_memory.home(0, ids, n), -EINVAL); /* the fourth has not gone */
+    WANT(m->gone, 3);
+    WANT(xm_memory.home(0, ids + 1, 2), 0); /* two neighbours */
+    WANT(m->gone, 1);
+    WANT(xm_seg_find(m, ids[0])->state, XM_SEGMENT_AWAY);
+    WANT(xm_seg_find(m, ids[1])->state, XM_SEGMENT_HOST);
+    WANT(xm_memory.home(0, ids + 1, 1), -EINVAL); /* it is there */
+    WANT(xm_memory.load(0, ids + 1, 1), 0);       /* and may come in all the same */
+    copy_granules(views[1].address, xm_seg_find(m, ids[1])->slot->at, views[1].bytes);
+    WANT(xm_memory.loaded(0, ids + 1, 1), 0);
+    WANT(xm_memory.home(0, ids, 1), 0);
+    WANT(m->gone, 0);
+    sums();
+    WANT(xm_memory.end(0), 0);
+    WANT(xm_memory.home(0, ids, 1), -EPERM);
+    WANT(xm_memory_ready(0), 0);
+    xm_memory_opened(0);
+    all_is_well();
+    nothing_is_left();
+}
+
 /* No more host memory than the daemon allows; free slots of another size make place. */
 static void host_memory_is_bounded(void)
 {
@@ -859,6 +913,7 @@ int main(void)
     room_is_asked_for();
     load_fails_at_every_call();
     loading_is_given_back();
+    some_go_home_ahead();
     host_memory_is_bounded();
     clean_copies_give_way();
     lowered_while_allocating();
