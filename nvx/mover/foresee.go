@@ -21,6 +21,7 @@ type foresight struct {
 	working  memory.Bytes  // as told
 	exchange memory.Bytes
 	barren   time.Duration // until when exchanges are left, as the last had its time and brought nothing in
+	vain     time.Duration // how long that was the last time; 0: it brought something in
 }
 
 // foresee tells what the forecast says of the coming turn, if anything it depends on
@@ -50,11 +51,25 @@ func (s *section) foresee(o Orders, f Figures) {
 	if p := &s.planner.forecast; p.known {
 		working = p.working()
 		p.order()
-		if x := p.pick(o.Target); x.pays(s.board.Open()) && now >= v.barren {
+		switch x := p.pick(o.Target); {
+		case !x.pays(s.board.Open()):
+		case now < v.barren:
+			v.stale, v.pause = true, v.barren-now
+		default:
 			exchange = x.in
 		}
 	}
 	s.show(working, exchange)
+}
+
+// exchanged takes in that an exchange had its time, and whether it brought anything in.
+func (v *foresight) exchanged(some bool, now time.Duration) {
+	if some {
+		v.vain = 0
+		return
+	}
+	v.vain = min(max(2*v.vain, later), latest)
+	v.barren = now + v.vain
 }
 
 // look reads the forecast for the segments of the list.

@@ -198,3 +198,24 @@ func TestInnerHints(t *testing.T) {
 	}
 	p.check()
 }
+
+// TestVainExchangesAreRare: one that brought nothing in is left for a tenth of a second, then
+// longer, up to a second; one that did ends that.
+func TestVainExchangesAreRare(t *testing.T) {
+	var v foresight
+	now := time.Second
+	for _, want := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		v.exchanged(false, now)
+		if got := v.barren - now; got != want*later {
+			t.Errorf("left for %v, want %v", got, want*later)
+		}
+		now = v.barren
+	}
+	v.exchanged(true, now)
+	if v.barren > now {
+		t.Error("left though it brought something in")
+	}
+	if v.exchanged(false, now); v.barren-now != later {
+		t.Errorf("left for %v after one that did not fail", v.barren-now)
+	}
+}

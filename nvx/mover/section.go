@@ -242,8 +242,8 @@ func (s *section) move(n need) time.Duration {
 	if o.lost {
 		return never
 	}
-	if n == swap && o.In == 0 && !s.hurried {
-		s.vision.barren = s.now() + latest
+	if n == swap && !s.hurried {
+		s.vision.exchanged(o.In > 0, s.now())
 	}
 	if o.Out-o.Spared+o.In > 0 && o.err == nil {
 		s.breaks.worked()
