@@ -84,6 +84,27 @@ func TestStandingTasksOfWhomNobodyWaits(t *testing.T) {
 	w.at(46*ms, 2, Ready{Task: 1, Device: "gpu0"}, stands(1, false))
 }
 
+// TestTurnsThatChangeTheirLength: what is left of a turn to a task that stands follows a
+// change of its length as the turn of one that runs does.
+func TestTurnsThatChangeTheirLength(t *testing.T) {
+	const ms = time.Millisecond
+	w := newStanding(t, 2)
+	w.at(ms, 1)
+	w.at(2*ms, 2, Stands{Task: 1, Device: "gpu0", On: true}) // 8 ms are left
+	if slot := timelineOf(w.s, 2); len(slot) != 2 || slot[0].Length != 10*ms || slot[1].Task != 1 || slot[1].Start != 12*ms || slot[1].Length != 8*ms {
+		t.Errorf("the timeline is %+v", slot)
+	}
+	w.at(3*ms, 2, HintsChanged{Task: 1, Hints: Hints{Quantum: 4 * ms}}) // 2 of 4
+	w.at(11*ms, 2, HintsChanged{Task: 1, Hints: Hints{Quantum: 10 * ms}})
+	w.at(20*ms, 2) // nobody else can use it
+	if slot := timelineOf(w.s, 2); len(slot) != 2 || slot[1].Task != 1 {
+		t.Errorf("the timeline is %+v", slot)
+	}
+	w.at(21*ms, 1, Stands{Task: 1, Device: "gpu0"})
+	w.at(28*ms, 1)
+	w.at(29*ms, 2) // 8 of 10
+}
+
 // TestStandingTasksLoseNothing: whatever is told, somebody has the turn as long as anybody
 // has work, and all have it again.
 func TestStandingTasksLoseNothing(t *testing.T) {
@@ -113,8 +134,14 @@ func TestStandingTasksLoseNothing(t *testing.T) {
 			default:
 				s.Apply(now)
 			}
-			if h := holderOf(s); (h != 0) != (len(ready) > 0) {
-				t.Fatalf("at %v task %d has the turn, %d have work", now, h, len(ready))
+			h, holders := holderOf(s), 0
+			for _, st := range s.State() {
+				if st.Ready && st.Open {
+					holders++
+				}
+			}
+			if holders > 1 || (h != 0) != (len(ready) > 0) {
+				t.Fatalf("at %v %d tasks have the turn, %d have work", now, holders, len(ready))
 			}
 		}
 		had := map[TaskID]bool{}

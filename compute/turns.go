@@ -218,9 +218,13 @@ func (r *turns) update(s *TaskState, now time.Duration) {
 	if !ok || hints != t.hints {
 		before := r.order.turn(t, now)
 		r.order.update(t, hints)
-		if after := r.order.turn(t, now); t == r.holder && before != 0 && after != 0 {
+		switch after := r.order.turn(t, now); {
+		case before == 0 || after == 0:
+		case t == r.holder:
 			r.end += after - before
 			r.length += after - before
+		case t.left != 0:
+			t.left = max(t.left+after-before, 1)
 		}
 	}
 	if t.command = 0; r.order.wholes() {
@@ -332,6 +336,7 @@ func (r *turns) interrupt(to place, now time.Duration) {
 // begin gives a task the turn.
 func (r *turns) begin(t *turner, length, now time.Duration) {
 	r.put(t, running, now)
+	t.left = 0
 	if r.last != t {
 		r.last, r.unused = t, r.cost
 	}
@@ -412,13 +417,16 @@ func (r *turns) judge(t *turner) {
 
 // Plan has one round: what is left of the present turn and those of the tasks
 // that wait, as far as they can be foreseen. A task that is alone runs
-// open-ended.
+// open-ended; where others only stand its turn ends as it would if they waited.
 func (r *turns) Plan(now time.Duration) iter.Seq[Slot] {
 	return func(yield func(Slot) bool) {
 		if r.holder == nil {
 			return
 		}
 		end := r.turnEnd()
+		if end == 0 && r.end != 0 && !r.stood.empty() {
+			end = max(r.end, now+1)
+		}
 		if end == 0 {
 			yield(Slot{Task: r.holder.id, Start: now})
 			return

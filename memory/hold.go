@@ -58,13 +58,13 @@ func (p *Planner) swaps(s *seat, now time.Duration) bool {
 	}
 	if s.exchange == 0 && s.exchanges() {
 		if again := s.exchanged + p.between(s.Exchange); s.exchanged == 0 || now >= again {
-			s.exchange, s.yields = now+p.patience(s.Exchange), p.yields(s)
+			s.exchange, s.yields = now+min(p.patience(s.Exchange), p.config.WaitCap), p.yields(s)
 		} else {
 			p.wake(now, again)
 		}
 	}
 	p.wake(now, s.exchange)
-	return s.exchange != 0
+	return s.exchange != 0 && s.progresses(now)
 }
 
 // worthYielding is from when on an exchange takes longer than the two switches of letting

@@ -300,10 +300,10 @@ func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
 	case s.missing() > 0 && s.progresses(now):
 		t.Move = In
 	}
-	if s.class <= due && s.held && p.lacks(s) > 0 && now < s.patience {
-		t.Wait = s.patience - now
-	}
-	if s.exchange != 0 && !s.yields {
+	if s.class <= due && s.held && !s.yields {
+		if p.lacks(s) > 0 && now < s.patience {
+			t.Wait = s.patience - now
+		}
 		t.Wait = max(t.Wait, s.exchange-now)
 	}
 	if s.Slice > 0 {

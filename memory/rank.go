@@ -157,8 +157,8 @@ const ahead = 5 * time.Millisecond
 // turn notes when a task's turn came, and until when it waits for its memory.
 func (p *Planner) turn(s *seat, now time.Duration) {
 	if s.class > due || s.class == kept {
-		if s.due && s.exchanges() {
-			s.moved = now // it was not Stopped for that before
+		if s.due && s.exchanges() && s.Exchange != s.renewed {
+			s.moved, s.renewed = now, s.Exchange // it was not Stopped for that before
 		}
 		if s.due && s.yields {
 			s.exchanged = now

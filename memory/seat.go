@@ -15,6 +15,8 @@ type seat struct {
 	bound Bytes
 	// moved is when the target last changed, or what is resident did.
 	moved time.Duration
+	// The exchange for which moved was set though nothing did, as it could not before; 0: none.
+	renewed Bytes
 
 	// Where it stands among the others; see rank.
 	class class
@@ -96,9 +98,9 @@ func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
 	c.Footprint = max(within(c.Footprint, most), c.Resident)
 	c.Working = max(within(c.Working, c.Footprint), c.Pinned)
 	c.Asked = within(c.Asked, most-min(most, c.Footprint))
-	c.Exchange = within(c.Exchange, c.Footprint)
+	c.Exchange = within(c.Exchange, min(c.Footprint, budget))
 	if c.Resident != s.Resident || c.Loading != s.Loading || c.Exchange >= BatchBytes && !s.exchanges() {
-		s.moved = now
+		s.moved, s.renewed = now, 0
 	}
 	s.Claim = c
 	if fresh {

@@ -132,6 +132,41 @@ func TestExchangesAreHeldFor(t *testing.T) {
 	}
 }
 
+// TestFalseExchangesEnd: a task that claims to have more to exchange than there is in the
+// world, and moves a little of it now and then, is held for a part of its turn.
+func TestFalseExchangesEnd(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: MaxBytes, Working: GiB, Resident: 8 * GiB, Exchange: MaxBytes, Ready: true, Open: true},
+		{Task: 2, Footprint: 12 * GiB, Working: 8 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true},
+	}
+	const steps = 60000
+	held := 0
+	for i := range steps {
+		if i%50 == 0 {
+			claims[0].Resident += Granularity * Bytes(1-i/50%2*2)
+		}
+		now := time.Second + time.Duration(i)*time.Millisecond
+		slots := []compute.Slot{{Task: 1, Start: 0}, {Task: 2, Start: now + time.Hour}}
+		d := p.Decide(now, slices.Values(slots), nil, claims)
+		for i := range claims {
+			claims[i].Seen = d.Targets[i].Want
+		}
+		if d.Targets[0].Hold {
+			held++
+		}
+		if w := d.Targets[0].Wait; w > DefaultWaitCap {
+			t.Fatalf("its turn is prolonged by %v ahead", w)
+		}
+	}
+	if held > steps/3 {
+		t.Errorf("held for %d of %d ms of its turn", held, steps)
+	}
+}
+
 // TestExchangesAreAtOnce: whose turn it is and who turns to other memory is Stopped for it
 // at once, also if it was held back when its turn began, or if there is more room for it:
 // what it reads from the host it reads at a thirtieth of the speed. The next time waits until

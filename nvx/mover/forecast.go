@@ -15,6 +15,7 @@ type foreseen struct {
 	memory.Segment
 	first int          // its place in the order of first use, from 1 on; 0: it is not named
 	soon  bool         // the coming turn touches it
+	now   bool         // within atOnce
 	heat  memory.Bytes // that the coming turn's commands touch, counted for each
 
 	chosen bool // to be on the device, because of that
@@ -58,13 +59,17 @@ func (f *forecast) read(list []memory.Segment, uses iter.Seq[Use], turn time.Dur
 			return
 		}
 		if u.Bytes > 0 {
-			f.use(u, u.In < turn)
+			f.use(u, turn)
 		}
 	}
 }
 
+// atOnce is within what time a process that runs touches what it is to be stopped for now:
+// what it touches later may come in when it does, or when its turn is over.
+const atOnce = 10 * time.Millisecond
+
 // use marks the segments of a range.
-func (f *forecast) use(u Use, soon bool) {
+func (f *forecast) use(u Use, turn time.Duration) {
 	end := u.Address + uint64(u.Bytes)
 	if end < u.Address {
 		return
@@ -78,10 +83,10 @@ func (f *forecast) use(u Use, soon bool) {
 			f.named++
 			s.first = f.named
 		}
-		if !soon {
+		if u.In >= turn {
 			continue
 		}
-		s.soon = true
+		s.soon, s.now = true, s.now || u.In < atOnce
 		touched := memory.Bytes(min(end, s.Address+uint64(s.Bytes)) - max(u.Address, s.Address))
 		s.heat = min(s.heat+touched*memory.Bytes(min(max(u.Times, 1), 1<<16)), memory.MaxBytes)
 	}
@@ -121,18 +126,19 @@ type exchange struct {
 	in   memory.Bytes // that would come in
 	out  memory.Bytes // that would have to go for that
 	gain memory.Bytes // by which less would be touched in host memory in the coming turn
+	now  bool         // some of what would come in is touched at once
 }
 
 // pays says whether an exchange is worth its copies. While the process could run
 // instead, each byte that comes in has to spare two that it would have read from
-// the host: it stands still meanwhile. What there is room for is no exchange: it comes
+// the host, and some of them at once: it stands still meanwhile. What there is room for is no exchange: it comes
 // in, and what there will be room for after it.
 func (x exchange) pays(open bool) bool {
 	if x.in < memory.BatchBytes || x.out == 0 {
 		return false
 	}
 	if open {
-		return x.gain >= 2*x.in
+		return x.now && x.gain >= 2*x.in
 	}
 	return x.gain >= x.in
 }
@@ -160,6 +166,7 @@ func (f *forecast) pick(target memory.Bytes) (x exchange) {
 		if !s.State.OnDevice() {
 			x.in += s.Bytes
 			x.gain += s.heat
+			x.now = x.now || s.now
 		}
 	}
 	for _, i := range slices.Backward(f.ranked) {

@@ -125,6 +125,35 @@ func TestPropertyExchangesEnd(t *testing.T) {
 	})
 }
 
+// TestWhatIsTouchedLaterIsNoReasonToStop has a process that runs touch memory that is not
+// there in a while: it is not to be stopped for that before, but once it is not its turn.
+func TestWhatIsTouchedLaterIsNoReasonToStop(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t, slices.Repeat([]int{32}, 16), func(i int) bool { return i < 8 })
+		in := time.Duration(rapid.IntRange(0, 99).Draw(t, "ms")) * time.Millisecond
+		var uses []Use
+		for i, s := range m.listing() {
+			u := Use{Address: s.Address, Bytes: s.Bytes, Times: 50}
+			if i >= 4 { // half of what is there is needed on
+				u.In, u.Times = in, 20
+			}
+			if i < 4 || i >= 8 && i < 12 {
+				uses = append(uses, u)
+			}
+		}
+		var f forecast
+		f.read(m.listing(), slices.Values(uses), 100*time.Millisecond)
+		f.order()
+		x := f.pick(256 * memory.MiB)
+		if x.in != 128*memory.MiB || x.out != x.in || !x.pays(false) {
+			t.Fatalf("%+v", x)
+		}
+		if x.pays(true) != (in < atOnce) {
+			t.Fatalf("touched in %v: %+v", in, x)
+		}
+	})
+}
+
 func pinnedOf(m *model) (b memory.Bytes) {
 	for _, s := range m.segments {
 		if s.Pin != memory.Movable && s.State.OnDevice() {

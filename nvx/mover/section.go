@@ -295,6 +295,8 @@ func (s *section) carry() (o outcome, err error) {
 	defer func() { s.gives = false }()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
 	sound = true
+	cut := s.hurried
+	defer func() { s.hurried = cut }() // what comes after it may be cut short
 	if s.looked && len(s.planner.plan.Out) > 0 && o.err == nil {
 		s.haste.took(o.Out == 0 && s.waited != 0)
 	}

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -134,23 +135,29 @@ func TestUnknownCountsWhole(t *testing.T) {
 
 // TestOthersRunWhileMemoryIsExchanged: who turns to other memory in the middle of its turn,
 // unforeseen, stands still for as long as that takes to come; somebody else whose memory is
-// there runs meanwhile, and it has the rest of its turn after that.
+// there runs meanwhile, and it has the rest of its turn after that. All have equal shares,
+// also where the length of turns is left to the planner, and where nobody waits but who
+// stands.
 func TestOthersRunWhileMemoryIsExchanged(t *testing.T) {
+	for _, quantum := range []time.Duration{100 * time.Millisecond, 0} {
+		for _, tasks := range []int{4, 2} {
+			t.Run(fmt.Sprintf("%d tasks, turns of %v", tasks, quantum), func(t *testing.T) { othersRun(t, tasks, quantum) })
+		}
+	}
+}
+
+func othersRun(t *testing.T, tasks int, quantum time.Duration) {
 	r := newMemoryRig(t, 16*gib, memory.Predict, compute.RR())
 	r.link = slowLink{in: memory.LinkRate, out: memory.LinkRate}
-	for i := range 4 {
+	for i := range tasks {
 		c := r.tenant(compute.TaskID(i+1), 0, 3)
 		c.touches = 2 * gib
-		for range 4 {
+		for range 16 / tasks {
 			c.allocate(2 * gib)
 		}
 		c.ready(true)
+		r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: quantum}) })
 	}
-	r.turn(func(p *Plane) {
-		for i := range 4 {
-			p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 100 * time.Millisecond})
-		}
-	})
 	r.live(time.Second)
 	const phase, span = 150 * time.Millisecond, 4 * time.Second
 	next, before := map[*tenant]time.Duration{}, map[*tenant]time.Duration{}
@@ -169,8 +176,8 @@ func TestOthersRunWhileMemoryIsExchanged(t *testing.T) {
 	for i, c := range r.tenants {
 		here := c.here - before[c]
 		t.Logf("task %d ran for %v of %v with what it touched", i+1, here, span)
-		if here < span/4*85/100 {
-			t.Errorf("task %d ran for %v of %v with what it touched, of four", i+1, here, span)
+		if here < span/time.Duration(tasks)*85/100 {
+			t.Errorf("task %d ran for %v of %v with what it touched, of %d", i+1, here, span, tasks)
 		}
 	}
 }
