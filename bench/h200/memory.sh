@@ -4,7 +4,7 @@
 # fast, the cheapest first. Few files: one for each row, and plots of the curves.
 #
 #   correct    4 min  segments, every word of tasks that exceed the budget, what passes between tasks
-#   swap       2 min  out of one process and into another, with the driver's own ways
+#   swap       7 min  out of one process and into another, with the driver's own ways
 #   oversub    3 min  read, 150 to 300 %, turns of 50 ms to 1 s
 #   compare    4 min  the same at 100 ms against allocation, swap, serial and demand paging
 #   patterns   8 min  that with what writes: dense, stencil
@@ -36,7 +36,7 @@ correct() {
 }
 
 swap() {
-    measure swap 300 swap --size "$(pick 8GiB,16GiB,32GiB 64MiB)" --times "$(pick 6 2)"
+    measure swap 480 swap --size "$(pick 8GiB,16GiB,32GiB 64MiB)" --times "$(pick 6 2)"
 }
 
 oversub() {
