@@ -55,6 +55,23 @@ func TestOversubOfParts(t *testing.T) {
 	left(t)
 }
 
+// TestOversubOfLargeParts has parts that are large enough for a short stop: memory is
+// exchanged within tasks, in their turns and between them, and every word is right.
+func TestOversubOfLargeParts(t *testing.T) {
+	r := measured(t, xbench(t, "oversub", "--sim", "--json", "--workload", "models", "--budget", "640MiB", "--task", "640MiB", "--piece", "32MiB", "--tasks", "2",
+		"--slice", "300ms", "--span", "1s", "--cycles", "1", "--policy", "predict"))
+	if len(r) != 2 {
+		t.Fatalf("%+v", r)
+	}
+	for _, row := range r {
+		rightWords(t, row)
+	}
+	if r[1].Metrics["moved_gib"] <= 0 {
+		t.Errorf("nothing moved: %v", r[1].Metrics)
+	}
+	left(t)
+}
+
 func TestSwap(t *testing.T) {
 	quietly(t, func() error {
 		out, err := try(t, "swap", "--sim", "--json", "--ways", "ours,prefetch", "--size", "32MiB", "--times", "2")
