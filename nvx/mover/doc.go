@@ -29,6 +29,8 @@
 //     comes first and goes first, what a stop should exchange, and what is worth a
 //     digest; where nothing is foreseen it is what was made, or named by a copy, first.
 //     No byte depends on it.
+//   - What went out and is not foreseen to be touched is mapped to its slots while the
+//     process still stands, as it would have to be before it runs (home.go).
 //   - Host memory is made ahead while nothing else is to be done, one slot at a
 //     time. Slots are the process's own, so that nothing of another's can be left
 //     in one: none is ever cleared.
