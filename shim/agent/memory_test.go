@@ -310,7 +310,7 @@ func TestInnerCleanUnderTheLibrary(t *testing.T) {
 
 func TestASlowLinkUnderTheLibrary(t *testing.T) {
 	underLibrary(t, "TestInnerSlowLinkUnderTheLibrary", func(c *device.Config) {
-		c.Model.LinkOneWay, c.Model.LinkBoth = 150_000_000, 150_000_000
+		c.Model.LinkOneWay, c.Model.LinkBoth = 75_000_000, 75_000_000
 	})
 }
 
@@ -321,7 +321,7 @@ func TestASlowLinkUnderTheLibrary(t *testing.T) {
 func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
 	g := govern(t)
 	own := g.primary()
-	const bytes = 320 * memory.MiB // 3 batches, of which 2 take 1.8 s
+	const bytes = 160 * memory.MiB // a batch, which takes 1.8 s, and a part of one
 	data, err := g.driver.MemAlloc(uint64(bytes))
 	g.must(err)
 	g.must(g.driver.MemsetD32(data, 7, uint64(bytes/4)))
@@ -331,11 +331,17 @@ func TestInnerSlowLinkUnderTheLibrary(t *testing.T) {
 	g.order(0)
 	g.await("it to go", func(v board.MemoryView) bool { return v.Resident == 0 })
 	for round := range uint32(2) {
-		g.order(memory.GiB)
-		g.await("2 batches to be coming", func(v board.MemoryView) bool { return v.Loading >= uint64(256*memory.MiB) })
-		g.hold(board.HoldNone)
-		v := g.board.MemoryView(0)
-		if v.Resident < uint64(256*memory.MiB) || v.Loading != 0 {
+		var v board.MemoryView
+		// On a busy machine nothing may have begun to be copied when the process is resumed:
+		// then what was only mapped goes back.
+		for tries := 0; v.Resident == 0 && tries < 10; tries++ {
+			g.hold(board.HoldAll)
+			g.order(memory.GiB)
+			g.await("a batch to be coming", func(v board.MemoryView) bool { return v.Loading >= uint64(memory.BatchBytes) })
+			g.hold(board.HoldNone)
+			v = g.board.MemoryView(0)
+		}
+		if v.Resident < uint64(memory.BatchBytes) || v.Loading != 0 {
 			t.Errorf("what was coming did not come: %+v", v)
 		}
 		for at := abi.DevicePtr(0); at < abi.DevicePtr(bytes); at += abi.DevicePtr(2 * memory.MiB) {
