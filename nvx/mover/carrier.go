@@ -68,6 +68,7 @@ type carrier struct {
 	calls    int // under way
 	lingered int // times since the last step
 	lost     bool
+	cut      bool // somebody wanted the process to run
 }
 
 // queue are the copies of one direction that are under way, the oldest first.
@@ -94,12 +95,13 @@ type outcome struct {
 	err     error // the first failure
 	lost    bool  // the move is no longer ours
 	starved bool  // what was left had no room yet, or had to make none
+	cut     bool  // somebody wanted the process to run
 }
 
 // carry carries out a plan, which was made for an aim, and returns when it is done
 // or given up. Precondition: Begin succeeded.
 func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
-	c.lost, c.lingered = false, 0
+	c.lost, c.cut, c.lingered = false, false, 0
 	c.move.Start(t, p, nil, c.world.target())
 	var starved bool
 	for !c.move.Over() {
@@ -130,7 +132,7 @@ func (c *carrier) carry(t *memory.Table, p *memory.Plan, a aim) outcome {
 	for c.aloft() { // of a move that was lost
 		c.land()
 	}
-	return outcome{c.move.Moved(), c.move.Err(), c.lost, starved}
+	return outcome{c.move.Moved(), c.move.Err(), c.lost, starved, c.cut}
 }
 
 // look stops a move that somebody waits for, or whose plan is out of date: one that makes
@@ -146,7 +148,7 @@ func (c *carrier) look(t *memory.Table, p *memory.Plan, a aim) {
 	case len(p.In) > 0:
 		most += memory.BatchBytes - 1
 	}
-	if c.world.wanted() || len(p.Out) > 0 && target > most {
+	if c.cut = c.world.wanted() || c.cut; c.cut || len(p.Out) > 0 && target > most {
 		c.move.Stop()
 	}
 }

@@ -100,15 +100,10 @@ func (b *cleanBooks) begin() {
 
 func (b *cleanBooks) again() { b.look, b.digests = b.look[:0], b.digests[:0] }
 
-// going takes in a segment that is to go out, and notes it to be looked at if it may
-// be clean, or to know the next time.
-func (b *cleanBooks) going(s memory.Segment, hint Written) { b.leaves(s, hint, true) }
-
-// mayGo takes in a segment that goes if more has to, which the move follows without another
-// look: all of a task's memory but the first batches goes so as a rule, and is to be known
-// the next time as well.
-func (b *cleanBooks) mayGo(s memory.Segment, hint Written) { b.leaves(s, hint, false) }
-
+// leaves takes in a segment that is to go out, and notes it to be looked at if it may be
+// clean, or to know the next time. One that need not goes if more has to, which the move
+// follows without another look: all of a task's memory but the first batches goes so as a
+// rule, and is to be known the next time as well.
 func (b *cleanBooks) leaves(s memory.Segment, hint Written, must bool) {
 	r := b.of(s.ID)
 	r.leaves, r.must = b.round+1, must

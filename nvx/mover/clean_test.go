@@ -169,7 +169,7 @@ func TestLeftWhereItWas(t *testing.T) {
 		}
 	}
 	going := func(b *cleanBooks) func(memory.Segment) {
-		return func(s memory.Segment) { b.going(s, NotWritten) }
+		return func(s memory.Segment) { b.leaves(s, NotWritten, true) }
 	}
 	b := newCleanBooks()
 	look(&b, b.came, 1)
@@ -234,7 +234,7 @@ func TestHaste(t *testing.T) {
 func goesAndComes(b *cleanBooks, s *memory.Segment, look bool, value uint64) (looked int, spared bool) {
 	b.begin()
 	if look {
-		b.going(*s, WrittenUnknown)
+		b.leaves(*s, WrittenUnknown, true)
 		for range b.look {
 			looked++
 			b.digests = append(b.digests, digest{lo: value})
@@ -299,7 +299,7 @@ func TestWhatMayGoIsSeenToo(t *testing.T) {
 	value, looked := uint64(0), 0
 	turn := func(goes bool) bool {
 		b.begin()
-		b.mayGo(s, WrittenUnknown)
+		b.leaves(s, WrittenUnknown, false)
 		for range b.look {
 			looked++
 			b.digests = append(b.digests, digest{lo: value})

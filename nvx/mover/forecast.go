@@ -131,8 +131,8 @@ type exchange struct {
 
 // pays says whether an exchange is worth its copies. While the process could run
 // instead, each byte that comes in has to spare two that it would have read from
-// the host, and some of them at once: it stands still meanwhile. What there is room for is no exchange: it comes
-// in, and what there will be room for after it.
+// the host, and some of them at once: it stands still meanwhile. What there is room for is
+// no exchange: it comes in, and what there will be room for after it.
 func (x exchange) pays(open bool) bool {
 	if x.in < memory.BatchBytes || x.out == 0 {
 		return false

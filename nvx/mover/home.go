@@ -12,35 +12,31 @@ import (
 // mapped to nothing has to be before the process may run, and that takes as long as to copy
 // it (H200: 20 ms a GiB, of a turn in which nobody else runs). Where nothing is foreseen, or
 // what went will be touched, it is left as it is: it comes in again first.
-func (s *section) settle() (err error) {
-	if !s.planner.forecast.known || s.wanted() {
+func (s *section) settle() error {
+	p := s.planner
+	if !p.forecast.known {
 		return nil
 	}
-	if s.planner.list, err = s.memory.List(s.index, s.planner.list); err != nil {
-		return fmt.Errorf("list what is away: %w", err)
-	}
-	ids, bytes := s.undone[:0], memory.Bytes(0)
-	defer func() { s.undone = ids[:0] }()
-	for i := range s.planner.list {
-		if seg := &s.planner.list[i]; seg.State == memory.Away && s.planner.forecast.touches(seg.Address) {
+	s.undone = s.undone[:0]
+	for seg := range p.table.All() {
+		switch {
+		case seg.State != memory.Away:
+		case p.forecast.touches(seg.Address):
 			return nil
+		default:
+			s.undone = append(s.undone, seg.ID)
 		}
 	}
-	for i := range s.planner.list {
-		seg := &s.planner.list[i]
-		if seg.State == memory.Away {
-			ids, bytes = append(ids, seg.ID), bytes+seg.Bytes
+	for rest := s.undone; len(rest) > 0 && !s.wanted(); {
+		n, bytes := 0, memory.Bytes(0)
+		for ; n < len(rest) && bytes < memory.BatchBytes; n++ {
+			seg, _ := p.table.Get(rest[n])
+			bytes += seg.Bytes
 		}
-		if len(ids) == 0 || bytes < memory.BatchBytes && i < len(s.planner.list)-1 {
-			continue
-		}
-		if s.wanted() {
-			return nil
-		}
-		if err := s.memory.Home(s.index, ids); err != nil {
+		if err := s.memory.Home(s.index, rest[:n]); err != nil {
 			return fmt.Errorf("map what is away: %w", err)
 		}
-		ids, bytes = ids[:0], 0
+		rest = rest[n:]
 	}
 	return nil
 }

@@ -59,7 +59,6 @@ type section struct {
 	tries   int    // in a row that failed or were refused
 	stalled time.Duration
 	waited  time.Duration // since when somebody waits for the move; 0: nobody
-	hurried bool          // this move was cut short, as the process was wanted
 	trouble error         // what last kept memory from moving
 	journal journal
 }
@@ -218,7 +217,7 @@ func (s *section) prepare(o Orders, f Figures) time.Duration {
 // succeeded.
 func (s *section) move(n need) time.Duration {
 	began := s.now()
-	s.waited, s.hurried = 0, false
+	s.waited = 0
 	if s.board.Open() {
 		s.waited = began
 	}
@@ -242,7 +241,7 @@ func (s *section) move(n need) time.Duration {
 	if o.lost {
 		return never
 	}
-	if n == swap && !s.hurried {
+	if n == swap && !o.cut {
 		s.vision.exchanged(o.In > 0, s.now())
 	}
 	if o.Out-o.Spared+o.In > 0 && o.err == nil {
@@ -295,8 +294,6 @@ func (s *section) carry() (o outcome, err error) {
 	defer func() { s.gives = false }()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
 	sound = true
-	cut := s.hurried
-	defer func() { s.hurried = cut }() // what comes after it may be cut short
 	if s.looked && len(s.planner.plan.Out) > 0 && o.err == nil {
 		s.haste.took(o.Out == 0 && s.waited != 0)
 	}
@@ -480,7 +477,6 @@ func (s *section) wanted() bool {
 	if !s.memory.Wanted(s.index) {
 		return false
 	}
-	s.hurried = true
 	if s.waited == 0 {
 		s.waited = s.now()
 	}

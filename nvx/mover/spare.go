@@ -40,13 +40,8 @@ func (s *section) compare() {
 func (b *cleanBooks) outward(p *planner, written func(memory.Segment) Written) {
 	for i, batch := range p.plan.Out {
 		for _, id := range batch.IDs {
-			seg, ok := p.table.Get(id)
-			switch {
-			case !ok:
-			case i < p.plan.Must:
-				b.going(seg, written(seg))
-			default:
-				b.mayGo(seg, written(seg))
+			if seg, ok := p.table.Get(id); ok {
+				b.leaves(seg, written(seg), i < p.plan.Must)
 			}
 		}
 	}
