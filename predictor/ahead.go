@@ -20,7 +20,7 @@ type Use struct {
 // 1968). It returns how far it came.
 func (p *Plan) Ahead(horizon time.Duration, yield func(Use) bool) (now time.Duration) {
 	o := outlook{plan: p, horizon: horizon, yield: yield}
-	if o.marks() && o.outstanding() {
+	if o.marks() && p.outstanding(o.again) {
 		begin := o.now
 		if o.period() && p.phases.known() && !p.long() {
 			o.phases(begin)
@@ -41,17 +41,6 @@ type outlook struct {
 func (o *outlook) marks() bool {
 	for _, t := range o.plan.slow {
 		if !o.yield(Use{Touch: t}) {
-			return false
-		}
-	}
-	return true
-}
-
-// outstanding are the commands that were submitted and have not completed.
-func (o *outlook) outstanding() bool {
-	p := o.plan
-	for n := p.first; n < p.period.next; n++ {
-		if p.period.kept(n) && !p.completed(n) && !o.again(n) {
 			return false
 		}
 	}
@@ -85,12 +74,7 @@ func (o *outlook) period() bool {
 		return o.from(foretold{}, 0, (p.period.next-s.start)%uint64(len(s.commands)))
 	case p.period.sure:
 		o.every = p.every()
-		for n := p.period.follow; n < p.period.next && p.period.kept(n); n++ {
-			if !o.again(n) {
-				return false
-			}
-		}
-		return true
+		return p.period.ahead(o.again)
 	}
 	for n := p.period.next; n > 0 && p.period.kept(n-1); n-- {
 		if p.completed(n-1) && !o.again(n-1) {
@@ -105,9 +89,10 @@ func (p *Plan) every() (d time.Duration) {
 	if p.period.length() > maxPhaseCommands {
 		return 0
 	}
-	for n := p.period.follow; n < p.period.next && p.period.kept(n); n++ {
+	p.period.ahead(func(n uint64) bool {
 		d += p.Expected(p.period.at(n).id)
-	}
+		return true
+	})
 	return d
 }
 

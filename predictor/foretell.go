@@ -154,10 +154,9 @@ func (p *Plan) Coming() (in time.Duration, ok bool) {
 	if !next.told(&p.phases) || !p.within(next, 1) || p.brief(next.length) {
 		return 0, false
 	}
-	for n := p.first; n < p.period.next; n++ {
-		if p.period.kept(n) && !p.completed(n) {
-			in += p.Expected(p.period.at(n).id)
-		}
-	}
+	p.outstanding(func(n uint64) bool {
+		in += p.Expected(p.period.at(n).id)
+		return true
+	})
 	return in + p.lasting(p.phases.present(), p.remaining(next)), true
 }

@@ -134,3 +134,14 @@ func (p *period) length() int {
 	}
 	return int(p.next - p.follow)
 }
+
+// ahead calls yield with the numbers of past commands that will come again, in order, one
+// period at most; false: yield said that it was enough. Precondition: something is expected.
+func (p *period) ahead(yield func(n uint64) bool) bool {
+	for n := p.follow; n < p.next && p.kept(n); n++ {
+		if !yield(n) {
+			return false
+		}
+	}
+	return true
+}

@@ -194,11 +194,21 @@ func (p *Plan) Changes() uint64 { return p.changes }
 
 // Outstanding counts the commands that were submitted and have not completed.
 func (p *Plan) Outstanding() int {
-	n := 0
-	for i := p.first; i < p.period.next; i++ {
-		if !p.completed(i) {
-			n++
+	count := 0
+	p.outstanding(func(uint64) bool {
+		count++
+		return true
+	})
+	return count
+}
+
+// outstanding calls yield with the numbers of those, in order; false: yield said that it
+// was enough.
+func (p *Plan) outstanding(yield func(n uint64) bool) bool {
+	for n := p.first; n < p.period.next; n++ {
+		if !p.completed(n) && !yield(n) {
+			return false
 		}
 	}
-	return n
+	return true
 }
