@@ -87,29 +87,43 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// TestExchangesAreHeldFor: a task that should exchange what it has for what it uses is held
-// for that while it is not its turn, and while it is for a short time after long ones; it
-// ends though the task does nothing.
-func TestExchangesAreHeldFor(t *testing.T) {
+// couple is two tasks under a budget of 16 GiB of which one has the turn, as they claim.
+type couple struct {
+	p      *Planner
+	claims []Claim
+}
+
+func newCouple(t *testing.T, a, b Claim) *couple {
+	t.Helper()
 	p, err := NewPlanner(Config{Budget: 16 * GiB})
 	if err != nil {
 		t.Fatal(err)
 	}
-	claims := []Claim{
-		{Task: 1, Footprint: 8 * GiB, Resident: 8 * GiB, Ready: true, Open: true},
-		{Task: 2, Footprint: 12 * GiB, Working: 8 * GiB, Resident: 8 * GiB, Ready: true, Stopped: true},
+	a.Task, b.Task = 1, 2
+	return &couple{p, []Claim{a, b}}
+}
+
+// decide is the planner's word while the first has the turn, until that time; both take note
+// of it.
+func (c *couple) decide(now time.Duration, first compute.TaskID, until time.Duration) []Target {
+	slots := []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: until}}
+	d := c.p.Decide(now, slices.Values(slots), nil, c.claims)
+	for i := range c.claims {
+		c.claims[i].Seen = d.Targets[i].Want
 	}
-	slots := func(first compute.TaskID) []compute.Slot {
-		return []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
-	}
+	return d.Targets
+}
+
+// TestExchangesAreHeldFor: a task that should exchange what it has for what it uses is held
+// for that while it is not its turn, and while it is for a short time after long ones; it
+// ends though the task does nothing.
+func TestExchangesAreHeldFor(t *testing.T) {
+	c := newCouple(t, Claim{Footprint: 8 * GiB, Resident: 8 * GiB, Ready: true, Open: true}, Claim{Footprint: 12 * GiB, Working: 8 * GiB, Resident: 8 * GiB, Ready: true, Stopped: true})
+	claims := c.claims
 	now := time.Second
 	held := func(first compute.TaskID, task int) (n int) {
 		for range 3000 {
-			d := p.Decide(now, slices.Values(slots(first)), nil, claims)
-			for i := range claims {
-				claims[i].Seen = d.Targets[i].Want
-			}
-			if d.Targets[task].Hold {
+			if c.decide(now, first, time.Hour)[task].Hold {
 				n++
 			}
 			now += time.Millisecond
@@ -135,14 +149,8 @@ func TestExchangesAreHeldFor(t *testing.T) {
 // TestFalseExchangesEnd: a task that claims to have more to exchange than there is in the
 // world, and moves a little of it now and then, is held for a part of its turn.
 func TestFalseExchangesEnd(t *testing.T) {
-	p, err := NewPlanner(Config{Budget: 16 * GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims := []Claim{
-		{Task: 1, Footprint: MaxBytes, Working: GiB, Resident: 8 * GiB, Exchange: MaxBytes, Ready: true, Open: true},
-		{Task: 2, Footprint: 12 * GiB, Working: 8 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true},
-	}
+	c := newCouple(t, Claim{Footprint: MaxBytes, Working: GiB, Resident: 8 * GiB, Exchange: MaxBytes, Ready: true, Open: true}, Claim{Footprint: 12 * GiB, Working: 8 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true})
+	claims := c.claims
 	const steps = 60000
 	held := 0
 	for i := range steps {
@@ -150,15 +158,11 @@ func TestFalseExchangesEnd(t *testing.T) {
 			claims[0].Resident += Granularity * Bytes(1-i/50%2*2)
 		}
 		now := time.Second + time.Duration(i)*time.Millisecond
-		slots := []compute.Slot{{Task: 1, Start: 0}, {Task: 2, Start: now + time.Hour}}
-		d := p.Decide(now, slices.Values(slots), nil, claims)
-		for i := range claims {
-			claims[i].Seen = d.Targets[i].Want
-		}
-		if d.Targets[0].Hold {
+		target := c.decide(now, 1, now+time.Hour)[0]
+		if target.Hold {
 			held++
 		}
-		if w := d.Targets[0].Wait; w > DefaultWaitCap {
+		if w := target.Wait; w > DefaultWaitCap {
 			t.Fatalf("its turn is prolonged by %v ahead", w)
 		}
 	}
@@ -173,24 +177,14 @@ func TestFalseExchangesEnd(t *testing.T) {
 // it ran for some while, over turns of others too. What it did not get done in its turn it
 // does after it, however long ago it began to ask.
 func TestExchangesAreAtOnce(t *testing.T) {
-	p, err := NewPlanner(Config{Budget: 16 * GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims := []Claim{
-		{Task: 1, Footprint: 8 * GiB, Working: GiB, Resident: 8 * GiB, Ready: true, Open: true},
-		{Task: 2, Footprint: 12 * GiB, Working: 4 * GiB, Resident: 3 * GiB, Ready: true, Stopped: true},
-	}
+	c := newCouple(t, Claim{Footprint: 8 * GiB, Working: GiB, Resident: 8 * GiB, Ready: true, Open: true}, Claim{Footprint: 12 * GiB, Working: 4 * GiB, Resident: 3 * GiB, Ready: true, Stopped: true})
+	claims := c.claims
 	now := time.Second
 	first := compute.TaskID(2)
 	decide := func() (held bool) {
-		slots := []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
-		d := p.Decide(now, slices.Values(slots), nil, claims)
-		for i := range claims {
-			claims[i].Seen = d.Targets[i].Want
-		}
+		held = c.decide(now, first, time.Hour)[1].Hold
 		now += time.Millisecond
-		return d.Targets[1].Hold
+		return held
 	}
 	runs := func(what string, d time.Duration) {
 		t.Helper()
@@ -233,26 +227,16 @@ func TestExchangesAreAtOnce(t *testing.T) {
 // TestExchangesKeepTheirRoom: what a task sends out to have other memory of its come in is
 // not given to others that would take it.
 func TestExchangesKeepTheirRoom(t *testing.T) {
-	p, err := NewPlanner(Config{Budget: 16 * GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims := []Claim{
-		{Task: 1, Footprint: 16 * GiB, Working: 2 * GiB, Resident: 10 * GiB, Ready: true, Open: true},
-		{Task: 2, Footprint: 16 * GiB, Working: 2 * GiB, Resident: 6 * GiB, Ready: true, Stopped: true},
-	}
+	c := newCouple(t, Claim{Footprint: 16 * GiB, Working: 2 * GiB, Resident: 10 * GiB, Ready: true, Open: true}, Claim{Footprint: 16 * GiB, Working: 2 * GiB, Resident: 6 * GiB, Ready: true, Stopped: true})
+	claims := c.claims
 	for _, first := range []compute.TaskID{1, 2} { // in its turn, and while it is not
 		claims[1].Exchange, claims[1].Resident = GiB, 6*GiB
 		for i := range 40 {
-			slots := []compute.Slot{{Task: first, Start: 0}, {Task: 3 - first, Start: time.Hour}}
-			d := p.Decide(time.Second+time.Duration(i)*time.Millisecond, slices.Values(slots), nil, claims)
-			for i := range claims {
-				claims[i].Seen = d.Targets[i].Want
-			}
-			if i == 0 && !d.Targets[1].Hold {
+			target := c.decide(time.Second+time.Duration(i)*time.Millisecond, first, time.Hour)[1]
+			if i == 0 && !target.Hold {
 				t.Fatalf("turn of %d: not held", first)
 			}
-			if b := d.Targets[1].Bytes; b != 6*GiB {
+			if b := target.Bytes; b != 6*GiB {
 				t.Fatalf("turn of %d: may have %s of the 6 GiB that it had, with %s there", first, b, claims[1].Resident)
 			}
 			switch i {
@@ -271,36 +255,26 @@ func TestExchangesKeepTheirRoom(t *testing.T) {
 // one touches, nor does who exchanges keep the device from one whose working set is there, nor
 // is whose turn it is stopped for it.
 func TestWhatATurnDoesNotTouchIsNotWaitedFor(t *testing.T) {
-	p, err := NewPlanner(Config{Budget: 16 * GiB})
-	if err != nil {
-		t.Fatal(err)
-	}
-	claims := []Claim{
-		{Task: 1, Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Open: true},
-		{Task: 2, Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true},
-	}
+	c := newCouple(t, Claim{Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Open: true}, Claim{Footprint: 8 * GiB, Working: 2 * GiB, Resident: 4 * GiB, Ready: true, Stopped: true})
+	claims := c.claims
 	for i := range 500 {
 		claims[0].Exchange = 0
 		if i >= 400 {
 			claims[0].Exchange = GiB
 		}
 		now := time.Second + time.Duration(i)*time.Millisecond
-		slots := []compute.Slot{{Task: 1, Start: 0}, {Task: 2, Start: now + 10*time.Millisecond}}
-		d := p.Decide(now, slices.Values(slots), nil, claims)
-		for i := range claims {
-			claims[i].Seen = d.Targets[i].Want
+		targets := c.decide(now, 1, now+10*time.Millisecond)
+		if i < 400 && targets[0].Hold {
+			t.Fatalf("after %d ms: held for what it does not touch: %+v", i, targets[0])
 		}
-		if i < 400 && d.Targets[0].Hold {
-			t.Fatalf("after %d ms: held for what it does not touch: %+v", i, d.Targets[0])
-		}
-		if over := d.Targets[0].Overtime; over > 0 {
+		if over := targets[0].Overtime; over > 0 {
 			t.Fatalf("prolonged by %v", over)
 		}
-		if d.Targets[1].Desired != 8*GiB {
-			t.Fatalf("there is room for all, and it is to have %s", d.Targets[1].Desired)
+		if targets[1].Desired != 8*GiB {
+			t.Fatalf("there is room for all, and it is to have %s", targets[1].Desired)
 		}
-		if i == 400 && !d.Targets[0].Yield {
-			t.Fatalf("nobody is to run while it exchanges: %+v", d.Targets[0])
+		if i == 400 && !targets[0].Yield {
+			t.Fatalf("nobody is to run while it exchanges: %+v", targets[0])
 		}
 	}
 }

@@ -44,32 +44,30 @@ func TestOversub(t *testing.T) {
 
 // TestOversubOfParts has tasks whose turns touch a part of what they have.
 func TestOversubOfParts(t *testing.T) {
-	r := measured(t, xbench(t, "oversub", "--sim", "--json", "--workload", "sparse,experts", "--budget", "64MiB", "--task", "40MiB", "--piece", "1MiB", "--tasks", "2",
-		"--slice", "100ms", "--span", "200ms", "--cycles", "1", "--policy", "predict"))
-	if len(r) != 4 {
+	ofParts(t, 4, "--workload", "sparse,experts", "--budget", "64MiB", "--task", "40MiB", "--piece", "1MiB", "--slice", "100ms", "--span", "200ms")
+}
+
+// ofParts measures two tasks whose turns touch a part of what they have: so many rows.
+func ofParts(t *testing.T, n int, args ...string) []rows.Row {
+	t.Helper()
+	r := measured(t, xbench(t, append([]string{"oversub", "--sim", "--json", "--tasks", "2", "--cycles", "1", "--policy", "predict"}, args...)...))
+	if len(r) != n {
 		t.Fatalf("%+v", r)
 	}
 	for _, row := range r {
 		rightWords(t, row)
 	}
 	left(t)
+	return r
 }
 
 // TestOversubOfLargeParts has parts that are large enough for a short stop: memory is
 // exchanged within tasks, in their turns and between them, and every word is right.
 func TestOversubOfLargeParts(t *testing.T) {
-	r := measured(t, xbench(t, "oversub", "--sim", "--json", "--workload", "models", "--budget", "640MiB", "--task", "640MiB", "--piece", "32MiB", "--tasks", "2",
-		"--slice", "300ms", "--span", "1s", "--cycles", "1", "--policy", "predict"))
-	if len(r) != 2 {
-		t.Fatalf("%+v", r)
-	}
-	for _, row := range r {
-		rightWords(t, row)
-	}
+	r := ofParts(t, 2, "--workload", "models", "--budget", "640MiB", "--task", "640MiB", "--piece", "32MiB", "--slice", "300ms", "--span", "1s")
 	if r[1].Metrics["moved_gib"] <= 0 {
 		t.Errorf("nothing moved: %v", r[1].Metrics)
 	}
-	left(t)
 }
 
 func TestSwap(t *testing.T) {

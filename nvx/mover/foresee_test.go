@@ -64,19 +64,26 @@ func (p *program) onDevice(ids ...memory.ID) bool {
 	return !slices.ContainsFunc(ids, func(id memory.ID) bool { return p.memory.segments[id].State != memory.Device })
 }
 
+// halfOnDevice starts a program of 320 MiB in ten segments, of which half is on the device
+// and no more may be.
+func halfOnDevice(t *testing.T) (p *program, of *prophet) {
+	of = &prophet{}
+	sizes := slices.Repeat([]memory.Bytes{32 * mib}, 10)
+	p = startWith(t, func(c *Config, _ *lender) { c.Uses = of }, sizes...)
+	p.page.order(Orders{Managed: true, Target: 160 * mib, Turn: 20 * time.Millisecond})
+	p.stop()
+	p.eventually("the target", p.resident(160*mib))
+	p.resume()
+	return p, of
+}
+
 func TestWhatIsForeseenIsThere(t *testing.T) { onDevice(t, "TestInnerForeseen") }
 
 // TestInnerForeseen has a program of 320 MiB, of which 160 may be on the device, use one
 // half, then the other: the daemon is told what it uses, and that an exchange is worth a
 // stop, and after that stop the half that it uses is there.
 func TestInnerForeseen(t *testing.T) {
-	of := &prophet{}
-	sizes := slices.Repeat([]memory.Bytes{32 * mib}, 10)
-	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, sizes...)
-	p.page.order(Orders{Managed: true, Target: 160 * mib, Turn: 20 * time.Millisecond})
-	p.stop()
-	p.eventually("the target", p.resident(160*mib))
-	p.resume()
+	p, of := halfOnDevice(t)
 	for i, half := range [][]memory.ID{{1, 2, 3, 4, 5}, {6, 7, 8, 9, 10}, {5, 4, 3, 2, 1}} {
 		p.foresee(of, half...)
 		p.eventually("the working set", func() bool { w, _ := p.foretold(); return w == 160*mib })
@@ -130,13 +137,7 @@ func TestExchangesAreAskedForAgain(t *testing.T) { onDevice(t, "TestInnerAskedFo
 // TestInnerAskedForAgain: an exchange that is cut short before anything came in, as the
 // program is wanted, is asked for again at once: it was not in vain.
 func TestInnerAskedForAgain(t *testing.T) {
-	of := &prophet{}
-	sizes := slices.Repeat([]memory.Bytes{32 * mib}, 10)
-	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, sizes...)
-	p.page.order(Orders{Managed: true, Target: 160 * mib, Turn: 20 * time.Millisecond})
-	p.stop()
-	p.eventually("the target", p.resident(160*mib))
-	p.resume()
+	p, of := halfOnDevice(t)
 	asked := func() bool { _, x := p.foretold(); return x > 0 }
 	moving := func() bool {
 		p.memory.mu.Lock()
