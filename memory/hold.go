@@ -57,8 +57,12 @@ func (p *Planner) swaps(s *seat, now time.Duration) bool {
 		s.exchanged, s.exchange, s.yields = now, 0, false
 	}
 	if s.exchange == 0 && s.exchanges() {
-		if again := s.exchanged + p.between(s.Exchange); s.exchanged == 0 || now >= again {
-			s.exchange, s.yields = now+min(p.patience(s.Exchange), p.config.WaitCap), p.yields(s)
+		yields, again := p.yields(s), s.exchanged+p.between(s.Exchange)
+		if yields {
+			again = s.exchanged + 2*ahead // nobody loses more than the switches
+		}
+		if s.exchanged == 0 || now >= again {
+			s.exchange, s.yields = now+min(p.patience(s.Exchange), p.config.WaitCap), yields
 		} else {
 			p.wake(now, again)
 		}
@@ -67,9 +71,9 @@ func (p *Planner) swaps(s *seat, now time.Duration) bool {
 	return s.exchange != 0 && s.progresses(now)
 }
 
-// worthYielding is from when on an exchange takes longer than the two switches of letting
-// somebody else run meanwhile.
-const worthYielding = 2 * ahead
+// worthYielding is from when on the copies of an exchange, with the stop that it takes beside,
+// are longer than the two switches of letting somebody else run meanwhile.
+const worthYielding = ahead
 
 // yields says whether somebody else had better run while a task exchanges: one whose memory
 // is there.

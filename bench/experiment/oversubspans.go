@@ -48,8 +48,8 @@ func (r *oversubscribed) load(g group) time.Duration {
 const settleRounds = 3
 
 // spans of a part: until every program had its turn some times, or went through all parts
-// of its memory, one a turn, once and a bit: what comes next can be known from then on. And
-// then as many turns each as are asked for. Turns before what is measured are as long as
+// of its memory, one a turn, twice and a bit: what comes next is known from then on, and of
+// what is only read the host has a copy. And then as many turns each as are asked for. Turns before what is measured are as long as
 // loads take, where those that are measured are longer.
 func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.Duration) {
 	load := r.load(g)
@@ -62,10 +62,13 @@ func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.
 	return settle, span
 }
 
+// leastParts is taken for the parts of a program that draws them.
+const leastParts = 4
+
 func settleTurns(g group) int {
 	rounds := settleRounds
 	if phased(g.workload) {
-		rounds = workloads.Phases(g.workload) + 2
+		rounds = 2*max(workloads.Phases(g.workload), leastParts) + 2
 	}
 	return rounds * g.tasks
 }

@@ -97,6 +97,9 @@ func TestInnerForeseen(t *testing.T) {
 		if i > 0 {
 			p.eventually("what went to be mapped to its slots", func() bool { return p.in(memory.Away) == 0 && p.in(memory.Host) == 160*mib })
 		}
+		if n := p.memory.mappedInPassing(); n > 0 != (i > 0) {
+			t.Errorf("half %d: %d segments were mapped to their slots while others were copied", i, n)
+		}
 		p.resume()
 		p.check()
 		if r := p.memory.figures().Resident; r > 160*mib {
@@ -130,6 +133,12 @@ func (p *program) in(state memory.State) (b memory.Bytes) {
 		}
 	}
 	return b
+}
+
+func (l *lender) mappedInPassing() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.passing
 }
 
 func TestExchangesAreAskedForAgain(t *testing.T) { onDevice(t, "TestInnerAskedForAgain") }

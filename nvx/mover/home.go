@@ -8,6 +8,26 @@ import (
 	"xmsched/memory"
 )
 
+// homing is what of a move was mapped to its slots.
+type homing struct {
+	done map[memory.ID]bool // mapped, or about to come in
+	err  error
+}
+
+// begin forgets the last move. What a plan brings in is not mapped to its slots first.
+func (h *homing) begin(p *memory.Plan) {
+	if h.done == nil {
+		h.done = map[memory.ID]bool{}
+	}
+	clear(h.done)
+	h.err = nil
+	for _, b := range p.In {
+		for _, id := range b.IDs {
+			h.done[id] = true
+		}
+	}
+}
+
 // settle maps what went out to its slots where the coming turn touches none of it: what is
 // mapped to nothing has to be before the process may run, and that takes as long as to copy
 // it (H200: 20 ms a GiB, of a turn in which nobody else runs). Where nothing is foreseen, or
@@ -17,28 +37,53 @@ func (s *section) settle() error {
 	if !p.forecast.known {
 		return nil
 	}
-	s.undone = s.undone[:0]
 	for seg := range p.table.All() {
-		switch {
-		case seg.State != memory.Away:
-		case p.forecast.touches(seg.Address):
+		if seg.State == memory.Away && p.forecast.touches(seg.Address) {
 			return nil
-		default:
-			s.undone = append(s.undone, seg.ID)
 		}
 	}
-	for rest := s.undone; len(rest) > 0 && !s.wanted(); {
-		n, bytes := 0, memory.Bytes(0)
-		for ; n < len(rest) && bytes < memory.BatchBytes; n++ {
-			seg, _ := p.table.Get(rest[n])
-			bytes += seg.Bytes
-		}
-		if err := s.memory.Home(s.index, rest[:n]); err != nil {
-			return fmt.Errorf("map what is away: %w", err)
-		}
-		rest = rest[n:]
+	for s.homing.err == nil && !s.wanted() && s.homeward(memory.BatchBytes) {
 	}
-	return nil
+	return s.homing.err
+}
+
+// inPassing does some of that while the last batches that a process exchanges for others
+// of its own are copied, as there is nothing else to do then. It says whether it did.
+func (s *section) inPassing() bool {
+	p := s.planner
+	if len(p.plan.Out) == 0 || !p.forecast.known || s.carrier.calls > 0 || s.carrier.flying[in].n == 0 {
+		return false
+	}
+	return s.homing.err == nil && !s.wanted() && s.homeward(memory.BatchBytes/4)
+}
+
+// homeward maps up to so much of what is away, and will not be touched, to its slots. It
+// says whether there was any.
+func (s *section) homeward(most memory.Bytes) bool {
+	p, h := s.planner, &s.homing
+	s.undone = s.undone[:0]
+	bytes := memory.Bytes(0)
+	for seg := range p.table.All() {
+		if seg.State != memory.Away || h.done[seg.ID] || p.forecast.touches(seg.Address) {
+			continue
+		}
+		s.undone, bytes = append(s.undone, seg.ID), bytes+seg.Bytes
+		if bytes >= most {
+			break
+		}
+	}
+	if len(s.undone) == 0 {
+		return false
+	}
+	s.journal.spend("home", func() { h.err = s.memory.Home(s.index, s.undone) })
+	if h.err != nil {
+		h.err = fmt.Errorf("map what is away: %w", h.err)
+		return true
+	}
+	for _, id := range s.undone {
+		h.done[id] = true
+	}
+	return true
 }
 
 // touches says whether the coming turn touches the segment at an address.

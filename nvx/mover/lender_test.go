@@ -42,6 +42,7 @@ type lender struct {
 	spared   memory.Bytes
 	batches  int
 	flights  int
+	passing  int // segments that were mapped to their slots while a copy was under way
 	contexts int // how often somebody set about making one
 }
 
@@ -304,7 +305,9 @@ func (l *lender) Loaded(_ int, ids []memory.ID) error {
 
 func (l *lender) Home(_ int, ids []memory.ID) error {
 	return l.batch("home", ids, []memory.State{memory.Away}, func(s *owned) error {
-		s.State = memory.Host
+		if s.State = memory.Host; l.flights > 0 {
+			l.passing++
+		}
 		l.unkeep(s)
 		return l.mapped(s.Address, s.Bytes, s.slot)
 	})

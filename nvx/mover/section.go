@@ -41,6 +41,7 @@ type section struct {
 	stock   stock
 	pieces  []piece
 	undone  []memory.ID
+	homing  homing
 
 	uses     Uses        // nil: nothing is foreseen
 	foreseen atomic.Bool // something else is
@@ -290,6 +291,7 @@ func (s *section) carry() (o outcome, err error) {
 		return o, fmt.Errorf("plan: %w", err)
 	}
 	s.compare()
+	s.homing.begin(&s.planner.plan)
 	s.gives = len(s.planner.plan.In) == 0
 	defer func() { s.gives = false }()
 	o = s.carrier.carry(&s.planner.table, &s.planner.plan, aim)
@@ -301,7 +303,7 @@ func (s *section) carry() (o outcome, err error) {
 		err = s.learn(o)
 	}
 	if !o.lost && o.err == nil && err == nil {
-		s.journal.spend("home", func() { err = s.settle() })
+		err = s.settle()
 	}
 	return o, err
 }
@@ -418,6 +420,9 @@ func (s *section) launch(step memory.Step) error {
 }
 
 func (s *section) await() (l landing, ended bool) {
+	if s.inPassing() {
+		return l, false
+	}
 	s.journal.spend("wait", func() { l, ended = s.wait() })
 	if l.call {
 		s.journal.spent(l.step.Act.String(), l.took)
