@@ -119,9 +119,13 @@ func (m *mlfq) due(h *turner) (due time.Duration) {
 	return (due + mlfqGrid - 1) / mlfqGrid * mlfqGrid
 }
 
-// follow foresees until somebody comes again or may rise.
-func (m *mlfq) follow(h *turner, _, end time.Duration) iter.Seq[*turner] {
+// follow foresees until somebody comes again or may rise. Whose turn ends before the
+// allotment is used up, as its turn began under another policy, comes again at once.
+func (m *mlfq) follow(h *turner, left, end time.Duration) iter.Seq[*turner] {
 	return func(yield func(*turner) bool) {
+		if h.used+left < allotment(h.level) {
+			return
+		}
 		back := min(h.level+1, mlfqLevels-1) // the highest level with somebody who had a turn
 		due := m.rises()
 		for level := range m.levels {

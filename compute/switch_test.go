@@ -30,7 +30,7 @@ func sharesOf(policy Policy, shares []int, kernels []time.Duration, cost, known 
 }
 
 // TestSharesWithSwitches: shares of the useful time come out right though turning from
-// one task to another costs time: within 0.4 % where that is known, and so much farther
+// one task to another costs time: within 0.6 % where that is known, and so much farther
 // as what is not known makes of the smallest turn.
 func TestSharesWithSwitches(t *testing.T) {
 	lengths := []time.Duration{50 * time.Microsecond, time.Millisecond, 5 * time.Millisecond}
@@ -44,7 +44,7 @@ func TestSharesWithSwitches(t *testing.T) {
 		factor := rapid.SampledFrom([]float64{1, 0.7, 1.3, 0}).Draw(t, "known")
 		policy := rapid.SampledFrom(named("UP", "PUP", "SPUP")).Draw(t, "policy")
 		parts, used := sharesOf(policy, shares, kernels, cost, time.Duration(factor*float64(cost)))
-		bound := 0.004 + math.Abs(1-factor)*float64(cost)/float64(calmTurn)
+		bound := 0.006 + math.Abs(1-factor)*float64(cost)/float64(calmTurn)
 		for i, have := range parts {
 			if want := float64(shares[i]); math.Abs(have/want-1) > bound {
 				t.Errorf("%s: task %d has %.3f %%, want %v within %.1f %%", policy.Name(), i+1, have, want, 100*bound)
