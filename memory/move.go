@@ -213,11 +213,12 @@ func (m *Move) Next() (Step, bool) {
 	if m.dead {
 		return Step{}, false
 	}
-	// Out before in: that is where room comes from.
-	if s, ok := m.out.step(m); ok {
+	// In before out: what comes in is copied while room is made for the next batch, and has
+	// to fit in any case.
+	if s, ok := m.in.step(m); ok {
 		return s, true
 	}
-	return m.in.step(m)
+	return m.out.step(m)
 }
 
 // step gives out a step of one direction: the oldest batch's first, then a new

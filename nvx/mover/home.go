@@ -47,14 +47,15 @@ func (s *section) settle() error {
 	return s.homing.err
 }
 
-// inPassing does some of that while the last batches that a process exchanges for others
-// of its own are copied, as there is nothing else to do then. It says whether it did.
+// inPassing does some of that while batches that a process exchanges for others of its own
+// are copied, and the way in stays busy meanwhile, or there is nothing else to do. It says
+// whether it did.
 func (s *section) inPassing() bool {
-	p := s.planner
-	if len(p.plan.Out) == 0 || !p.forecast.known || s.carrier.calls > 0 || s.carrier.flying[in].n == 0 {
+	p, coming := s.planner, s.carrier.flying[in].n
+	if len(p.plan.Out) == 0 || !p.forecast.known || coming == 0 || coming == 1 && s.carrier.calls > 0 {
 		return false
 	}
-	return s.homing.err == nil && !s.wanted() && s.homeward(memory.BatchBytes/4)
+	return s.homing.err == nil && !s.wanted() && s.homeward(memory.BatchBytes)
 }
 
 // homeward maps up to so much of what is away, and will not be touched, to its slots. It
