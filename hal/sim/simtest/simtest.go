@@ -60,7 +60,7 @@ func StartWith(t testing.TB, library string, options ...Option) []string {
 		}
 		_ = os.RemoveAll(dir)
 	})
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
 		if conn, err := net.Dial("unixpacket", cfg.Socket); err == nil {
 			_ = conn.Close()
 			break
