@@ -96,7 +96,9 @@ func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
 	c.Resident = max(c.Resident, c.Pinned)
 	c.Loading = within(c.Loading, c.Resident-c.Pinned)
 	c.Footprint = max(within(c.Footprint, most), c.Resident)
-	c.Working = max(within(c.Working, c.Footprint), c.Pinned)
+	if c.Working = within(c.Working, c.Footprint); c.Working > 0 {
+		c.Working = max(c.Working, c.Pinned)
+	}
 	c.Asked = within(c.Asked, most-min(most, c.Footprint))
 	c.Exchange = within(c.Exchange, min(c.Footprint, budget))
 	if c.Resident != s.Resident || c.Loading != s.Loading || c.Exchange >= BatchBytes && !s.exchanges() {

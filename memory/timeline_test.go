@@ -114,6 +114,19 @@ func (c *couple) decide(now time.Duration, first compute.TaskID, until time.Dura
 	return d.Targets
 }
 
+// TestPinnedMemoryIsNotAWorkingSet: who tells none and has memory that cannot leave counts
+// with all that it has: it has its memory in its turn, and the next one makes room for that.
+func TestPinnedMemoryIsNotAWorkingSet(t *testing.T) {
+	c := newCouple(t, Claim{Footprint: 12 * GiB, Pinned: GiB, Resident: 4 * GiB, Ready: true, Stopped: true}, Claim{Footprint: 12 * GiB, Working: 12 * GiB, Pinned: GiB, Resident: 12 * GiB, Ready: true, Stopped: true})
+	targets := c.decide(time.Second, 1, 3*time.Second)
+	if want := targets[0].Desired; want != 12*GiB || !targets[0].Hold {
+		t.Errorf("who tells no working set should have %v, held %v, want all of 12 GiB", want, targets[0].Hold)
+	}
+	if targets[1].Move != Out || targets[1].Desired != 4*GiB {
+		t.Errorf("the next one should have %v, moves %v", targets[1].Desired, targets[1].Move)
+	}
+}
+
 // TestExchangesAreHeldFor: a task that should exchange what it has for what it uses is held
 // for that while it is not its turn, and while it is for a short time after long ones; it
 // ends though the task does nothing.
