@@ -15,6 +15,52 @@ import (
 type slowLink struct {
 	in, out memory.Rate
 	pins    bool // host memory is made for all that goes out, meanwhile
+
+	// Host memory is made at this rate, for one process at a time, ahead of what goes out;
+	// the copy of what came in is kept as clean. 0: it is made as keepSlots says.
+	pinning memory.Rate
+	pinned  time.Duration // until when that is made which was begun
+	next    int           // whose turn it is to make some
+}
+
+// aSlot is what is made of host memory at once.
+const aSlot = 32 * memory.MiB
+
+// pin makes host memory, a slot for each who may have more in turn.
+func (r *memoryRig) pin() {
+	l := &r.link
+	if l.pinning == 0 {
+		return
+	}
+	for idle := 0; l.pinned < r.now && idle < len(r.tenants); {
+		c := r.tenants[l.next%len(r.tenants)]
+		l.next++
+		if c.dead || c.slots+aSlot > min(c.hostBound(), c.allocated) {
+			idle++
+			continue
+		}
+		c.slots, idle = c.slots+aSlot, 0
+		l.pinned += l.pinning.Time(aSlot)
+	}
+	l.pinned = max(l.pinned, r.now)
+}
+
+// trim gives up slots that are too many, clean copies last.
+func (c *tenant) trim() {
+	there := c.allocated - c.resident
+	c.slots = max(there, min(c.slots, c.hostBound()))
+	c.kept = min(c.kept, c.slots-there)
+}
+
+// leaves is how much of the rest leaves the device in a step: what is clean at once.
+func (c *tenant) leaves(step time.Duration, rest memory.Bytes) (n memory.Bytes) {
+	if c.rig.link.pinning == 0 {
+		return c.carries(out, step, min(rest, c.hostBound()-(c.allocated-c.resident)))
+	}
+	clean := min(c.kept, rest)
+	c.kept -= clean
+	free := c.slots - (c.allocated - c.resident) - clean - c.kept
+	return clean + c.carries(out, step, min(rest-clean, free))
 }
 
 type way bool

@@ -21,7 +21,7 @@ func (c *tenant) foretold() memory.Bytes {
 
 // exchange is what of that is not on the device, though other memory of the process is.
 func (c *tenant) exchange() memory.Bytes {
-	if c.foretold() == 0 || c.resident == c.allocated {
+	if c.foretold() == 0 || c.resident == c.allocated || c.touches >= c.allocated {
 		return 0
 	}
 	return max(0, min(c.touches, c.resident)-c.hot)

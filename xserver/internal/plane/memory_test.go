@@ -38,6 +38,7 @@ type tenant struct {
 	loads                       memory.Bytes // device memory that was made and waits for its bytes
 	wire                        memory.Bytes // that the link carried of a batch that is not there yet
 	slots, had, made            memory.Bytes // host memory that there is, was at the last look, and was made in all
+	kept                        memory.Bytes // of that, clean copies of what is on the device
 
 	// Of a program that touches a part of its memory in a turn, and another later.
 	touches memory.Bytes // 0: all of it
@@ -50,6 +51,7 @@ type tenant struct {
 	holds bool // it can do Level 3
 
 	onTurn time.Duration // could run so far
+	work   time.Duration // that it did, as long as that takes in memory; see reads
 	here   time.Duration // of that: with all its memory
 }
 
@@ -135,6 +137,10 @@ func (c *tenant) hostBound() memory.Bytes {
 // keepSlots makes host memory ahead, some at a time, and gives back what is too much.
 func (c *tenant) keepSlots() {
 	there, bound := c.allocated-c.resident, c.hostBound()
+	if c.rig.link.pinning > 0 {
+		c.trim()
+		return
+	}
 	if c.rig.link.in > 0 && !c.rig.link.pins {
 		c.slots = c.allocated // made ahead
 		return
@@ -161,7 +167,7 @@ func (c *tenant) tell() {
 	c.device.TellMemory(board.MemoryView{
 		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident + c.loads), Loading: uint64(c.loads),
 		Host: uint64(c.allocated - c.resident - c.loads), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
-		Slots: uint64(c.slots), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
+		Slots: uint64(c.slots), Kept: uint64(c.kept), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
 	})
 }
 
@@ -193,12 +199,13 @@ func (c *tenant) act(step time.Duration) {
 	if target := memory.Bytes(m.Target); c.stopped() && !c.lazy && !c.deaf {
 		switch {
 		case c.resident > target:
-			n := c.carries(out, step, min(c.resident-target, c.hostBound()-(c.allocated-c.resident)))
+			n := c.leaves(step, c.resident-target)
 			c.resident, c.away, c.out, moved = c.resident-n, c.away+n, c.out+uint64(n), n > 0
 			c.evicted()
 		case c.resident < target && c.resident < c.allocated:
 			n := c.carries(in, step, min(target, c.allocated)-c.resident)
 			c.resident, c.away, c.in, moved = c.resident+n, max(0, c.away-n), c.in+uint64(n), n > 0
+			c.kept += n
 			c.hot = min(c.touches, c.hot+n)
 		case c.exchange() > 0: // something that is not touched soon goes for something that is
 			n := c.carries(in, step, c.exchange())
@@ -212,10 +219,21 @@ func (c *tenant) act(step time.Duration) {
 	}
 	if c.free() {
 		c.onTurn += step
+		c.work += c.reads(step)
 		if c.resident == c.allocated || c.touches > 0 && c.touches-c.hot < memory.BatchBytes {
 			c.here += step
 		}
 	}
+}
+
+// overLink is how much slower a pass over memory of the host is: 50 GB/s, where an H200
+// reads 900 (the row oversub).
+const overLink = 18
+
+// reads is what a task gets done in a step of a pass over all its memory.
+func (c *tenant) reads(step time.Duration) time.Duration {
+	missing := float64(c.allocated-c.resident) / float64(max(c.allocated, 1))
+	return time.Duration(float64(step) / (1 + missing*(overLink-1)))
 }
 
 // live lets time pass for all, and checks at every step what always holds.
@@ -227,6 +245,7 @@ func (r *memoryRig) live(d time.Duration) {
 		for _, c := range r.tenants {
 			c.act(step)
 		}
+		r.pin()
 		r.check()
 		if r.t.Failed() {
 			r.t.FailNow()
