@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -18,6 +19,9 @@ func TestDivideHost(t *testing.T) {
 		claims := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) hostClaim {
 			c := hostClaim{firm: amount.Draw(t, "firm"), asked: amount.Draw(t, "asked"), going: amount.Draw(t, "going"), used: amount.Draw(t, "used"), most: amount.Draw(t, "most")}
 			c.has = c.firm + amount.Draw(t, "kept")
+			if rapid.Bool().Draw(t, "turn") {
+				c.turn, c.enough, c.gives = true, amount.Draw(t, "enough")-amount.Draw(t, "lacks"), amount.Draw(t, "gives")
+			}
 			return c
 		}), 1, 12).Draw(t, "claims")
 		var firm, sum, unmet memory.Bytes
@@ -36,6 +40,42 @@ func TestDivideHost(t *testing.T) {
 			t.Fatalf("%v left, and %v that has to go to the host is kept out", limit-sum, unmet)
 		}
 	})
+}
+
+// TestDivideHostInTurn: of three that use the host in turn the one whose turn it is gives up
+// what it lacks, for the one that goes; who comes next and has little has its even part, and
+// one that does not use the host none of it.
+func TestDivideHostInTurn(t *testing.T) {
+	for _, c := range []struct {
+		what   string
+		claims []hostClaim
+		want   []memory.Bytes
+	}{
+		{"it lacks 2 GiB", []hostClaim{
+			{has: 20 * gib, used: 20 * gib, most: 60 * gib, turn: true, enough: 18 * gib, gives: 3 * gib},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, most: 60 * gib},
+		}, []memory.Bytes{18 * gib, 22 * gib, 20 * gib}},
+		{"more than can be made in time", []hostClaim{
+			{has: 20 * gib, used: 20 * gib, most: 60 * gib, turn: true},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, most: 60 * gib},
+		}, []memory.Bytes{20 * gib, 20 * gib, 20 * gib}},
+		{"it has less than an even part", []hostClaim{
+			{has: 12 * gib, used: 12 * gib, most: 60 * gib, turn: true, enough: 10 * gib, gives: 3 * gib},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			{firm: 16 * gib, has: 16 * gib, used: 16 * gib, most: 60 * gib},
+		}, []memory.Bytes{12 * gib, 28 * gib, 20 * gib}},
+		{"one does not use it", []hostClaim{
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			{most: 60 * gib},
+		}, []memory.Bytes{30 * gib, 30 * gib, 0}},
+	} {
+		if got := divideHost(60*gib, hostGrain, c.claims, nil); !slices.Equal(got, c.want) {
+			t.Errorf("%s: %v, want %v", c.what, got, c.want)
+		}
+	}
 }
 
 // hostTaken is what the clients may have of the host and have, at most.

@@ -244,6 +244,7 @@ func (p *Plane) assign(d *device) {
 		s.mem.target, s.mem.number = t, t.Want
 		s.mem.aim = max(0, t.Bytes-s.mem.fixed)
 		s.mem.exact, s.mem.frozen = true, false
+		s.mem.host.planned = s.mem.host.part
 		out := max(0, min(memory.Bytes(s.mem.view.Resident), m.planner.Config().Budget)-s.mem.aim)
 		if s.mem.wantsOut = out; s.mem.aim <= s.mem.floor {
 			s.mem.wantsOut += s.mem.floor // more might go if there were room for it

@@ -1,0 +1,93 @@
+package plane
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"xmsched/compute"
+	"xmsched/memory"
+)
+
+// shortHost are three tasks of 60 GiB that take turns of 2 s on a device of 137, with an
+// H200's figures, and a host of which moved memory may take so much. As many as tell do so
+// of what they will touch: all of it.
+func shortHost(t *testing.T, limit memory.Bytes, tell int) *memoryRig {
+	r := newMemoryRig(t, 137*gib, memory.Predict, compute.RR())
+	r.link = slowLink{in: 49e9, out: 49e9, pinning: 3e9}
+	r.turn(func(p *Plane) {
+		p.SetHost(limit, memory.LimitAvailable, nil)
+		p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
+	})
+	for i := range 3 {
+		c := r.tenant(compute.TaskID(i+1), 0, 3)
+		c.ready(true)
+		if i < tell {
+			c.touches = 60 * gib
+		}
+	}
+	for range 60 {
+		for _, c := range r.tenants {
+			c.allocate(gib)
+		}
+		r.live(200 * time.Millisecond)
+	}
+	for i, c := range r.tenants {
+		if c.allocated != 60*gib {
+			t.Fatalf("%v allocated, limit %v", c.allocated, limit)
+		}
+		r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 2 * time.Second}) })
+	}
+	return r
+}
+
+// TestShortHostIsShared has tasks of which 43 GiB have to be on the host at any time share
+// one that does not hold what each of them would send there in its turn: each has as much of
+// the device as the others, also one that tells nothing of what it touches. With room for
+// 65 GiB each can have all its memory in its turn; with less the one whose turn it is gives up
+// host memory for what it lacks of that, if what others have to make anew for that is made
+// before long. With much less nobody does, as that would be made in vain.
+func TestShortHostIsShared(t *testing.T) {
+	const exact = 61*gib + 800*memory.MiB
+	for _, c := range []struct {
+		limit memory.Bytes
+		tell  int
+		least float64 // of what they make in memory, in percent
+		made  memory.Bytes
+	}{
+		{44 * gib, 3, 14, 2 * gib}, {50 * gib, 3, 19, 2 * gib},
+		{exact, 0, 72, 40 * gib}, {exact, 1, 72, 40 * gib}, {exact, 2, 72, 40 * gib}, {exact, 3, 72, 40 * gib},
+		{66 * gib, 3, 80, 2 * gib}, {90 * gib, 3, 85, 2 * gib}, {140 * gib, 3, 97, 10 * gib},
+	} {
+		t.Run(fmt.Sprintf("%v, %d tell", c.limit, c.tell), func(t *testing.T) {
+			r := shortHost(t, c.limit, c.tell)
+			r.live(50 * time.Second) // until there is all the host memory that there can be
+			var work, made [3]float64
+			take := func(sign float64) (sum, host float64) {
+				for i, c := range r.tenants {
+					work[i] += sign * c.work.Seconds()
+					made[i] += sign * float64(c.made)
+					sum, host = sum+work[i], host+made[i]
+				}
+				return sum, host
+			}
+			take(-1)
+			const span = 24 * time.Second
+			for end := r.now + span; r.now < end; {
+				r.live(100 * time.Millisecond)
+				if taken := r.hostTaken(); taken > c.limit {
+					t.Fatalf("at %v: %v of the host given and taken, limit %v", r.now, taken, c.limit)
+				}
+			}
+			sum, host := take(1)
+			share := 100 * sum / span.Seconds()
+			t.Logf("%.1f %% of in memory, %.1f s, %v of the host made", share, work, memory.Bytes(host))
+			if share < c.least || memory.Bytes(host) > c.made {
+				t.Errorf("%.1f %% of in memory, want %.0f, with at most %v of the host made anew: %v", share, c.least, c.made, memory.Bytes(host))
+			}
+			if least := min(work[0], work[1], work[2]); least < 0.8*sum/3 {
+				t.Errorf("one had %.1f s of %.1f", least, sum)
+			}
+		})
+	}
+}
