@@ -30,7 +30,7 @@ import (
 //	plan
 //	submit                    lines: queue, sequence, ID, stretches
 //	complete QUEUE SEQUENCE
-//	took ID DURATION ...
+//	took ID DURATION ...    "away" before those of launches whose memory was not there
 //	mark A+0 ...              a slow launch touched this
 //	ahead HORIZON             what comes, and the working set
 //
@@ -216,12 +216,17 @@ func (g *golden) planCommand(b *strings.Builder, cmd string, words, lines []stri
 		g.plan.Complete(uint32(number(0)), number(1))
 		fmt.Fprintf(b, "outstanding %d, period %d\n", g.plan.Outstanding(), g.plan.Period())
 	case "took":
+		took := g.plan.Took
 		for _, word := range words[1:] {
+			if word == "away" {
+				took = g.plan.TookAway
+				continue
+			}
 			d, err := time.ParseDuration(word)
 			if err != nil {
 				return err
 			}
-			if g.plan.Took(number(0), d) {
+			if took(number(0), d) {
 				fmt.Fprintf(b, "%v was slow\n", d)
 			}
 		}

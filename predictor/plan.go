@@ -134,7 +134,13 @@ func (p *Plan) completed(n uint64) bool {
 // Took tells how long a kernel ran, by its Command.ID. It returns true if that
 // was far longer than its time; then what that launch touches is to be widened
 // (see Mark).
-func (p *Plan) Took(id uint64, d time.Duration) (slow bool) {
+func (p *Plan) Took(id uint64, d time.Duration) (slow bool) { return p.time(id).here.took(d) }
+
+// TookAway is Took of a launch whose memory was not all on the device, or may not have
+// been: it ran as long as it takes to read that over the link.
+func (p *Plan) TookAway(id uint64, d time.Duration) (slow bool) { return p.time(id).tookAway(d) }
+
+func (p *Plan) time(id uint64) *typical {
 	t := p.times[id]
 	if t == nil {
 		if len(p.times) >= maxKernels {
@@ -143,10 +149,11 @@ func (p *Plan) Took(id uint64, d time.Duration) (slow bool) {
 		t = new(typical)
 		p.times[id] = t
 	}
-	return t.took(d)
+	return t
 }
 
-// Expected is how long a kernel takes as a rule.
+// Expected is how long a kernel takes as a rule, as far as is known with its memory on the
+// device.
 func (p *Plan) Expected(id uint64) time.Duration {
 	if t := p.times[id]; t != nil {
 		return t.expected()

@@ -1,6 +1,7 @@
 package mover
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -93,13 +94,16 @@ func (e *Engine) Foreseen(index int) {
 	s.ring()
 }
 
-// Away says whether some of the memory of a section in a range is not on the device now.
-// From any goroutine; it takes as long as listing all of it.
-func (e *Engine) Away(index int, address, bytes uint64) bool {
-	list, err := e.config.Memory.List(index, nil)
-	return err == nil && slices.ContainsFunc(list, func(s memory.Segment) bool {
-		return s.Address < address+bytes && address < s.Address+uint64(s.Bytes) && s.State != memory.Device
-	})
+// Away lists what of a section's memory is not on the device now, by address, in the place
+// of what is in into. From any goroutine.
+func (e *Engine) Away(index int, into []memory.Segment) []memory.Segment {
+	list, err := e.config.Memory.List(index, into)
+	if err != nil {
+		return into[:0]
+	}
+	list = slices.DeleteFunc(list, func(s memory.Segment) bool { return s.State == memory.Device })
+	slices.SortFunc(list, func(a, b memory.Segment) int { return cmp.Compare(a.Address, b.Address) })
+	return list
 }
 
 // watch rings when a word of the board changes.

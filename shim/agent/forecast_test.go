@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"xmsched/memory"
 	"xmsched/nvx/mover"
 	"xmsched/predictor"
 	"xmsched/preempt/board"
@@ -27,7 +28,7 @@ type program struct {
 	ranges   []byte
 	graphs   map[uint64][]byte
 	told     int
-	away     bool // memory is on the host
+	awayFrom uint64 // memory from that address on is on the host; 0: none
 }
 
 const (
@@ -50,8 +51,25 @@ func newProgram(t *testing.T) *program {
 		p.ranges = append(p.ranges, p.record(CommandAlloc, 0, 0, forecastBase+i*forecastRange, forecastRange, 0)...)
 	}
 	known := NewKnowledge(nil, func(err error) { t.Error(err) })
-	p.f = &feeder{forecast: NewForecast(p, known), view: view, tell: func(int) { p.told++ }, away: func(_ int, address, bytes uint64) bool { return p.away }, buffer: make([]byte, 64*CommandBytes)}
+	p.f = &feeder{forecast: NewForecast(p, known), view: view, tell: func(int) { p.told++ }, away: p.away, buffer: make([]byte, 64*CommandBytes)}
 	return p
+}
+
+// hosts has memory be on the host from an address on.
+func (p *program) hosts(from uint64) {
+	p.awayFrom = from
+	all := uint64(forecastBase + 8*forecastRange)
+	p.view.Device(0).TellMemory(board.MemoryView{State: board.MemoryActive, Allocated: 8 * forecastRange, Resident: 8*forecastRange - (all - from), Host: all - from})
+}
+
+func (p *program) away(_ int, into []memory.Segment) []memory.Segment {
+	into = into[:0]
+	for at := uint64(forecastBase); at < forecastBase+8*forecastRange; at += forecastRange / 2 {
+		if at >= p.awayFrom {
+			into = append(into, memory.Segment{Address: at, Bytes: forecastRange / 2, State: memory.Host})
+		}
+	}
+	return into
 }
 
 func (p *program) Record(on bool) bool { was := p.on; p.on = on; return was }
@@ -233,7 +251,9 @@ func TestSlowForItsMemory(t *testing.T) {
 		p := newProgram(t)
 		p.predict(true)
 		p.looks()
-		p.away = away
+		if away {
+			p.hosts(forecastBase)
+		}
 		p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
 		fill := func() { p.submits(CommandFill, 0, 0, forecastBase+3*forecastRange, 4096, 1, 4096) }
 		for range 2 * lately {
@@ -253,6 +273,50 @@ func TestSlowForItsMemory(t *testing.T) {
 		}
 		if whole == away {
 			t.Errorf("away %t: all of the allocation is foreseen: %t", away, whole)
+		}
+	}
+}
+
+// TestTimesAreOfMemoryThatIsThere: a program that goes over eight allocations in 8 ms, half
+// of which it has to read from the host, where each takes 50 ms, touches all eight in a
+// turn: as soon as some of it is there that is foreseen, and it stays so.
+func TestTimesAreOfMemoryThatIsThere(t *testing.T) {
+	const turn = 200 * time.Millisecond
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+	pass := func(away uint64) (foreseen int) {
+		p.hosts(forecastBase + (8-away)*forecastRange)
+		for i := range uint64(8) {
+			p.launches(1, i)
+			if p.now += uint64(time.Millisecond); i >= 8-away {
+				p.now += uint64(50 * time.Millisecond)
+			}
+			p.looks()
+		}
+		seq, known := p.f.forecast.Next(0, turn)
+		if !known {
+			return 0
+		}
+		seen := map[uint64]bool{}
+		for u := range seq {
+			if i := (u.Address - forecastBase) / forecastRange; u.In < turn && !seen[i] {
+				seen[i] = true
+				foreseen++
+			}
+		}
+		return foreseen
+	}
+	for range 10 {
+		pass(8)
+	}
+	if n := pass(8); n > 4 {
+		t.Errorf("with all of it on the host %d are foreseen, each of which takes 51 ms", n)
+	}
+	for round := range 10 {
+		if n := pass(4); n != 8 {
+			t.Errorf("with half of it on the device %d are foreseen for a turn of %v after %d rounds", n, turn, round+1)
 		}
 	}
 }

@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"xmsched/memory"
 	"xmsched/predictor"
 	"xmsched/preempt/board"
 )
@@ -55,7 +57,8 @@ type feeder struct {
 	forecast *Forecast
 	view     *board.Board
 	tell     func(section int)
-	away     func(section int, address, bytes uint64) bool // some of that memory is not on the device
+	away     func(section int, into []memory.Segment) []memory.Segment // what is not on the device, by address
+	absent   [board.Devices]absence
 	buffer   []byte
 
 	on      bool
@@ -68,9 +71,37 @@ type feeder struct {
 	}
 }
 
-// gone says whether some of a range is not on the device.
-func (f *feeder) gone(section int, r predictor.Range) bool {
-	return r.Bytes > 0 && f.away(section, r.Base, r.Bytes)
+// absence is what of a section's memory is not on the device, as of its figures on the
+// board: memory moves while the program stands still, and they with it.
+type absence struct {
+	view board.MemoryView
+	list []memory.Segment // by address
+}
+
+// of says whether some of a range is.
+func (a *absence) of(r predictor.Range) bool {
+	i, _ := slices.BinarySearchFunc(a.list, r.Base, func(s memory.Segment, at uint64) int {
+		return cmp.Compare(s.Address+uint64(s.Bytes)-1, at)
+	})
+	return r.Bytes > 0 && i < len(a.list) && a.list[i].Address < r.End()
+}
+
+// findAway finds out what is not on the device, where that may have changed. The forecast
+// must not be locked: to list memory may take as long as a call of the driver's.
+func (f *feeder) findAway() {
+	for i := range f.absent {
+		if !f.view.Present(i) {
+			continue
+		}
+		a, v := &f.absent[i], f.view.MemoryView(i)
+		switch {
+		case v.Host == 0:
+			a.list = a.list[:0]
+		case v != a.view:
+			a.list = f.away(i, a.list)
+		}
+		a.view = v
+	}
 }
 
 // wants says whether any section is to be foreseen.
@@ -149,7 +180,8 @@ func (f *feeder) feed(now uint64) (some bool) {
 		f.start(now)
 		return true
 	}
-	f.forecast.complete(f.view, now, f.gone)
+	f.findAway()
+	f.forecast.complete(f.view, now, &f.absent)
 	return some
 }
 
@@ -218,7 +250,16 @@ type queueTimes struct {
 type submitted struct {
 	sequence, id uint64
 	first        [4]predictor.Range // what it touches first
+	more         bool               // it touches more than that, or nobody knows what
 }
+
+// away says whether memory that it touches is not on the device, or may not be.
+func (p *submitted) away(a *absence) bool {
+	return p.more && len(a.list) > 0 || p.gone(a)
+}
+
+// gone says whether memory of which is known that it touches it is not.
+func (p *submitted) gone(a *absence) bool { return slices.ContainsFunc(p.first[:], a.of) }
 
 // maxPending bounds what is followed of a queue: in free run 256 are outstanding.
 const maxPending = 4096
@@ -240,6 +281,7 @@ func (s *sectionForecast) submitted(c *Command, id uint64, touches []predictor.T
 		q.pending, q.mark = q.pending[:0], 0
 	}
 	p := submitted{sequence: c.Sequence, id: id}
+	p.more = len(touches) == 0 || len(touches) > len(p.first)
 	for i := range min(len(touches), len(p.first)) {
 		whole := touches[i].Span()
 		p.first[i] = predictor.Range{Base: whole.Base, Bytes: whole.Bytes}
@@ -249,7 +291,7 @@ func (s *sectionForecast) submitted(c *Command, id uint64, touches []predictor.T
 
 // complete takes in which commands have completed, and learns how long they took
 // where nothing was stopped meanwhile.
-func (f *Forecast) complete(view *board.Board, now uint64, gone func(section int, r predictor.Range) bool) {
+func (f *Forecast) complete(view *board.Board, now uint64, absent *[board.Devices]absence) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for i, s := range f.sections {
@@ -261,14 +303,14 @@ func (f *Forecast) complete(view *board.Board, now uint64, gone func(section int
 			v := view.Slot(index).Snapshot()
 			done := max(v.Completed, v.Synced)
 			s.plan.Complete(uint32(index), done)
-			f.finished(s, q, done, now, ran, func(r predictor.Range) bool { return gone(i, r) })
+			f.finished(s, q, done, now, ran, &absent[i])
 		}
 	}
 }
 
 // finished learns from the commands of a queue up to one that completed: each took an
 // equal part of the time.
-func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64, ran bool, gone func(predictor.Range) bool) {
+func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64, ran bool, absent *absence) {
 	n := 0
 	for n < len(q.pending) && q.pending[n].sequence <= done {
 		n++
@@ -281,11 +323,16 @@ func (f *Forecast) finished(s *sectionForecast, q *queueTimes, done, now uint64,
 	}
 	if q.mark != 0 && now > q.mark {
 		each := time.Duration(now-q.mark) / time.Duration(n)
+		away := slices.ContainsFunc(q.pending[:n], func(p submitted) bool { return p.away(absent) })
+		took := s.plan.Took
+		if away {
+			took = s.plan.TookAway
+		}
 		for i := range q.pending[:n] {
 			p := &q.pending[i]
 			// Of several at once nobody knows which was slow; and one whose memory was not
 			// there, as was known, says nothing against what is known of it.
-			if s.plan.Took(p.id, each) && n == 1 && !slices.ContainsFunc(p.first[:], gone) {
+			if took(p.id, each) && n == 1 && !p.gone(absent) {
 				s.plan.Mark(touchesAt(p.first[:]), &f.ranges)
 			}
 		}
