@@ -65,7 +65,9 @@ func (p *Planner) lacks(s *seat) Bytes {
 }
 
 // give lets a task want up to b, as far as there is anything left, and says
-// whether that is less.
+// whether that is less. Less than a batch more than it has, and less than it wants, it
+// would not bring in before its turn: others would have made room for nothing. What an
+// allocation waits for it takes as it comes.
 func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 	if b <= s.desired {
 		return false
@@ -76,6 +78,9 @@ func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 	take := min(b-s.desired, max(0, *left))
 	if take < b-s.desired {
 		take, short = take.Down(), true
+		if more := s.desired + take - s.Resident; s.class > due && more > 0 && more < BatchBytes && s.Asked == 0 {
+			take = max(0, s.Resident-s.desired)
+		}
 	}
 	s.desired += take
 	*left -= take

@@ -397,6 +397,36 @@ func TestLittleMemoryIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestNobodyMakesRoomForLittle has a large task run, beside which there is less than a
+// batch of room for the next one, which would not bring that in: of a small one that comes
+// later nothing goes for it, and none of its memory is on the way when it might run.
+func TestNobodyMakesRoomForLittle(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 17*GiB + 8*MiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients := []*client{
+		{claim: Claim{Task: 1, Footprint: 16 * GiB, Resident: 16 * GiB, Ready: true, Open: true}},
+		{claim: Claim{Task: 2, Footprint: 4 * MiB, Resident: 4 * MiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 3, Footprint: 16 * GiB, Resident: GiB - 4*MiB, Ready: true, Stopped: true}},
+		{claim: Claim{Task: 4, Footprint: 4 * MiB, Resident: 4 * MiB, Ready: true, Stopped: true}},
+	}
+	before := claimsOf(clients)
+	for now := time.Second; now < 2*time.Second; now += time.Millisecond {
+		slots := []compute.Slot{
+			{Task: 1, Start: now, Length: 200 * time.Millisecond}, {Task: 2, Start: now + 200*time.Millisecond, Length: time.Second},
+			{Task: 3, Start: now + 1200*time.Millisecond, Length: 200 * time.Millisecond}, {Task: 4, Start: now + 1400*time.Millisecond, Length: time.Second},
+		}
+		out := p.Decide(now, slices.Values(slots), nil, claimsOf(clients))
+		for i, c := range clients {
+			if target := out.Targets[i]; target.Bytes != before[i].Resident {
+				t.Fatalf("at %v task %d may have %s, has %s", now, target.Task, target.Bytes, before[i].Resident)
+			}
+			c.obey(out.Targets[i])
+		}
+	}
+}
+
 // TestHostileClaims: whatever is claimed, nobody is granted anything while the
 // budget is used up, and nothing overflows.
 func TestHostileClaims(t *testing.T) {

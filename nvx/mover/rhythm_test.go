@@ -16,10 +16,7 @@ const (
 	rhythmLink = memory.Rate(46.7e9) // each way, both ways at once
 	stopping   = 1300 * time.Microsecond
 	resuming   = 1400 * time.Microsecond
-	hearing    = 150 * time.Microsecond // of a word, by the daemon or from it
 	mapAlone   = 600 * time.Microsecond // a batch
-	mapBeside  = 2700 * time.Microsecond
-	unmapping  = 400 * time.Microsecond
 	looking    = 150 * time.Microsecond // and the bytes
 	lookRate   = memory.Rate(3e12)
 
@@ -31,17 +28,29 @@ const (
 	overLink   = 80 // how much slower memory of the host is read
 )
 
+// costs are those that others on the machine have a say in.
+type costs struct {
+	hearing   time.Duration // of a word, by the daemon or from it
+	mapping   time.Duration // a batch, beside copies
+	unmapping time.Duration // a batch
+}
+
+var usualCosts = costs{hearing: 150 * time.Microsecond, mapping: 2700 * time.Microsecond, unmapping: 400 * time.Microsecond}
+
 // hall is a device whose tasks read all their memory, with the daemon's planner and a
 // policy of equal turns, on a virtual clock.
 type hall struct {
+	costs
 	planner *memory.Planner
 	riders  []*rider
-	slice   time.Duration
 	now     time.Duration
 	events  []event
 	free    [directions]time.Duration // when the lane is
 	flying  int
 	written bool // all memory is, in each turn
+
+	watch func(r *rider, ids []memory.ID, to memory.State) // nil: nobody does
+	tells func(r *rider, target memory.Bytes)
 
 	turn, turns int
 	used        time.Duration
@@ -61,7 +70,7 @@ func (h *hall) after(d time.Duration, do func()) {
 	h.events = append(h.events, event{h.now + d, do})
 }
 
-func (h *hall) ring() { h.after(hearing, func() { h.called = true }) }
+func (h *hall) ring() { h.after(h.hearing, func() { h.called = true }) }
 
 // take takes from who runs.
 func (h *hall) take(d time.Duration) {
@@ -74,6 +83,7 @@ func (h *hall) take(d time.Duration) {
 type rider struct {
 	hall  *hall
 	id    compute.TaskID
+	slice time.Duration
 	list  []memory.Segment
 	most  memory.Bytes // the target
 	want  uint32
@@ -99,7 +109,7 @@ type rider struct {
 	plans  int
 }
 
-func (r *rider) ring() { r.hall.after(hearing, func() { r.rung = true }) }
+func (r *rider) ring() { r.hall.after(r.hall.hearing, func() { r.rung = true }) }
 
 // pause lets time pass; hears: or until something is to be heard of.
 func (r *rider) pause(d time.Duration, hears bool) {
@@ -134,6 +144,9 @@ func (r *rider) figures() (f Figures, loading memory.Bytes) {
 func (r *rider) set(ids []memory.ID, to memory.State) {
 	for _, id := range ids {
 		r.list[id-1].State, r.list[id-1].Kept = to, to == memory.Device
+	}
+	if r.hall.watch != nil {
+		r.hall.watch(r, ids, to)
 	}
 	r.hall.ring()
 }
@@ -239,7 +252,7 @@ func (r *rider) do(s memory.Step) error {
 		}
 	case memory.Drop, memory.Unmap:
 		r.hall.take(takesUnmap)
-		r.pause(unmapping, false)
+		r.pause(r.hall.unmapping, false)
 		r.set(s.IDs, memory.Away)
 	case memory.Restore:
 		r.set(s.IDs, memory.Away)
@@ -252,7 +265,7 @@ func (r *rider) do(s memory.Step) error {
 func (r *rider) call(s memory.Step) {
 	took := mapAlone
 	if r.hall.flying > 0 {
-		took = mapBeside
+		took = r.hall.mapping
 	}
 	r.set(s.IDs, memory.Loading)
 	r.hall.after(took, func() { r.landings = append(r.landings, landing{call: true, step: s}) })
@@ -310,17 +323,21 @@ func (h *hall) timeline() iter.Seq[compute.Slot] {
 	return func(yield func(compute.Slot) bool) {
 		at := h.now
 		for i := range h.riders {
-			length := h.slice
+			r := h.riders[(h.turn+i)%len(h.riders)]
+			length := r.slice
 			if i == 0 {
-				length += h.over - h.used
+				length = h.left()
 			}
-			if !yield(compute.Slot{Task: h.riders[(h.turn+i)%len(h.riders)].id, Start: at, Length: length}) {
+			if !yield(compute.Slot{Task: r.id, Start: at, Length: length}) {
 				return
 			}
 			at += length
 		}
 	}
 }
+
+// left is what is left of the turn.
+func (h *hall) left() time.Duration { return h.riders[h.turn].slice + h.over - h.used }
 
 // account adds what the one that runs did, and ends its turn.
 func (h *hall) account() {
@@ -331,7 +348,7 @@ func (h *hall) account() {
 		h.used += h.now - h.since
 	}
 	h.since = h.now
-	if h.used >= h.slice+h.over {
+	if h.left() <= 0 {
 		h.used, h.over, h.turn, h.called = 0, 0, (h.turn+1)%len(h.riders), true
 		h.turns++
 	}
@@ -352,6 +369,9 @@ func (h *hall) decide() {
 	for i, t := range d.Targets {
 		r := h.riders[i]
 		if r.hold = t.Hold; t.Want != r.want {
+			if h.tells != nil {
+				h.tells(r, t.Bytes)
+			}
 			r.most, r.want = t.Bytes, t.Want
 			r.ring()
 		}
@@ -426,7 +446,7 @@ func (h *hall) forward() {
 		to = h.now
 	}
 	if h.runs != nil {
-		to = min(to, h.now+h.slice+h.over-h.used)
+		to = min(to, h.now+h.left())
 	}
 	if h.next > h.now {
 		to = min(to, h.next)
@@ -470,24 +490,35 @@ func (h *hall) sum() total {
 }
 
 func newHall(t *testing.T, n int, slice time.Duration) *hall {
-	p, err := memory.NewPlanner(memory.Config{Budget: 16*memory.GiB + memory.Bytes(n)*4*memory.MiB, Link: rhythmLink})
+	h := emptyHall(t, 16*memory.GiB+memory.Bytes(n)*4*memory.MiB)
+	for range n {
+		h.enter(t, 8*memory.GiB, slice)
+	}
+	return h
+}
+
+func emptyHall(t *testing.T, budget memory.Bytes) *hall {
+	p, err := memory.NewPlanner(memory.Config{Budget: budget, Link: rhythmLink})
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &hall{planner: p, slice: slice, called: true}
-	for i := range n {
-		r := &rider{hall: h, id: compute.TaskID(i + 1), still: true, books: newCleanBooks(), values: make([]uint64, 256)}
-		for k := range 256 {
-			r.list = append(r.list, memory.Segment{
-				ID: memory.ID(k + 1), Allocation: 1, Address: 1<<40 + uint64(k)*uint64(memory.PieceBytes), Bytes: memory.PieceBytes, State: memory.Away,
-			})
-		}
-		next, stop := iter.Pull(r.live)
-		r.resume = next
-		t.Cleanup(stop)
-		h.riders = append(h.riders, r)
+	return &hall{costs: usualCosts, planner: p, called: true}
+}
+
+// enter has one more task take turns.
+func (h *hall) enter(t *testing.T, size memory.Bytes, slice time.Duration) *rider {
+	r := &rider{hall: h, id: compute.TaskID(len(h.riders) + 1), slice: slice, still: true, books: newCleanBooks()}
+	for at := memory.Bytes(0); at < size; at += memory.PieceBytes {
+		r.list = append(r.list, memory.Segment{
+			ID: memory.ID(len(r.list) + 1), Allocation: 1, Address: 1<<40 + uint64(at), Bytes: min(memory.PieceBytes, size-at), State: memory.Away,
+		})
 	}
-	return h
+	r.values = make([]uint64, len(r.list))
+	next, stop := iter.Pull(r.live)
+	r.resume = next
+	t.Cleanup(stop)
+	h.riders = append(h.riders, r)
+	return r
 }
 
 // TestRhythm has tasks of 8 GiB on 16 take short turns, as the row oversub does, on an
