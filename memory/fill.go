@@ -19,6 +19,10 @@ const (
 	// What goes out without a copy takes no time, and more of it would have to come in again
 	// that could have stayed.
 	spare = 5 * BatchBytes
+	// leastSpare is how much room is made whatever is coming in already: one batch is
+	// copied out while the daemon hears of the one before, and the one after is asked for.
+	// With less the way out is idle in between where calls of the driver take their time.
+	leastSpare = 3 * BatchBytes
 	// shareUnit keeps room to grow from changing with every allocation of others.
 	shareUnit = 64 * MiB
 )
@@ -209,7 +213,7 @@ func (p *Planner) need(now time.Duration) (need, all Bytes) {
 	}
 	all = need + comes
 	if !p.hasty && !p.whole() {
-		comes = min(comes, max(spare-loading, BatchBytes))
+		comes = min(comes, max(spare-loading, leastSpare))
 	}
 	return need + comes, all
 }

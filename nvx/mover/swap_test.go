@@ -65,11 +65,14 @@ func (h *hall) observe() *legs {
 // TestSwap has two tasks of 16 GiB that write all of it take short turns on 17, and after
 // each of them a small one a long turn, as the row swap does: beside that all of the one's
 // memory goes and the other's comes, each at nearly the speed of the link from when its
-// task is told to the last byte. The small ones' memory stays.
+// task is told to the last byte, also where words and calls take several times as long as
+// they do as a rule. The small ones' memory stays.
 func TestSwap(t *testing.T) {
 	const size, turns = 16 * memory.GiB, 16
 	for _, c := range []costs{
 		usualCosts,
+		{hearing: time.Millisecond, mapping: 5 * time.Millisecond, unmapping: time.Millisecond},
+		{hearing: 600 * time.Microsecond, mapping: 8 * time.Millisecond, unmapping: 800 * time.Microsecond},
 	} {
 		h := emptyHall(t, size+8*memory.MiB+memory.GiB)
 		h.costs, h.written = c, true

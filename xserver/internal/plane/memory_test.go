@@ -159,14 +159,15 @@ func (c *tenant) tell() {
 	c.slots = max(c.slots, c.allocated-c.resident)
 	c.made += max(0, c.slots-c.had)
 	c.had = c.slots
-	word, _ := c.device.Memory()
+	word, m := c.device.Memory()
+	there := min(c.resident+c.loads, max(c.resident, memory.Bytes(m.Target))) // in an exchange something goes first
 	state := board.MemoryActive
 	if c.away > 0 {
 		state |= board.MemoryGone
 	}
 	c.device.TellMemory(board.MemoryView{
-		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(c.resident + c.loads), Loading: uint64(c.loads),
-		Host: uint64(c.allocated - c.resident - c.loads), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
+		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(there), Loading: uint64(c.loads),
+		Host: uint64(c.allocated - there), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
 		Slots: uint64(c.slots), Kept: uint64(c.kept), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
 	})
 }
