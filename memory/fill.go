@@ -23,6 +23,9 @@ const (
 	// copied out while the daemon hears of the one before, and the one after is asked for.
 	// With less the way out is idle in between where calls of the driver take their time.
 	leastSpare = 3 * BatchBytes
+	// sliver is less than one step of what a short host makes room for (32 MiB): such steps
+	// come to a batch in the end.
+	sliver = 32 * MiB
 	// shareUnit keeps room to grow from changing with every allocation of others.
 	shareUnit = 64 * MiB
 )
@@ -69,9 +72,9 @@ func (p *Planner) lacks(s *seat) Bytes {
 }
 
 // give lets a task want up to b, as far as there is anything left, and says
-// whether that is less. Less than a batch more than it has, and less than it wants, it
-// would not bring in before its turn: others would have made room for nothing. What an
-// allocation waits for it takes as it comes.
+// whether that is less. A sliver more than it has, and less than it wants, it would not
+// bring in before its turn: others would have made room for nothing. While an allocation
+// waits for memory whatever there is counts.
 func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 	if b <= s.desired {
 		return false
@@ -82,13 +85,18 @@ func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 	take := min(b-s.desired, max(0, *left))
 	if take < b-s.desired {
 		take, short = take.Down(), true
-		if more := s.desired + take - s.Resident; s.class > due && more > 0 && more < BatchBytes && s.Asked == 0 {
+		if more := s.desired + take - s.Resident; s.class > due && more > 0 && more < sliver && !p.asked() {
 			take = max(0, s.Resident-s.desired)
 		}
 	}
 	s.desired += take
 	*left -= take
 	return short
+}
+
+// asked says whether an allocation waits for memory.
+func (p *Planner) asked() bool {
+	return slices.ContainsFunc(p.order, func(s *seat) bool { return s.Asked > 0 })
 }
 
 // whole says whether tasks are swapped as a whole.
