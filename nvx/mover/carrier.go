@@ -158,7 +158,7 @@ func (c *carrier) begin(s memory.Step) {
 	c.lingered = 0
 	switch s.Act {
 	case memory.CopyOut, memory.CopyIn:
-	case memory.Map:
+	case memory.Map, memory.Unmap: // either may wait for another process's
 		c.calls++
 		c.world.call(s)
 		return

@@ -92,7 +92,7 @@ func (m *model) enter(s memory.Step) error {
 	}
 	if err != nil {
 		m.lost = errors.Is(err, syscall.EPERM)
-		m.told = m.lost && s.Act != memory.Map
+		m.told = m.lost && s.Act != memory.Map && s.Act != memory.Unmap
 	}
 	return err
 }
@@ -134,7 +134,7 @@ func (m *model) apply(s memory.Step) error {
 }
 
 func (m *model) call(s memory.Step) {
-	m.must(len(m.calls) < maxFlying, "%d calls at once", len(m.calls)+1)
+	m.must(len(m.calls) < maxCalls, "%d calls at once", len(m.calls)+1)
 	m.calls = append(m.calls, copying{step: s, ends: m.now + m.latency, err: m.enter(s)})
 }
 

@@ -25,7 +25,7 @@ type piece struct {
 // breaks.
 //
 // It is used by one goroutine, locked to its thread, on which open was called. Those of
-// its own wait for what is under way, and map.
+// its own wait for what is under way, map and unmap.
 type copier struct {
 	memory  Memory
 	section int
@@ -66,8 +66,8 @@ func openCopier(m Memory, section int, spawn func(func())) (*copier, error) {
 		return nil, err
 	}
 	c := &copier{
-		memory: m, section: section, driver: d, calls: make(chan memory.Step, maxFlying),
-		landed: make(chan landing, (directions+1)*maxFlying),
+		memory: m, section: section, driver: d, calls: make(chan memory.Step, maxCalls),
+		landed: make(chan landing, 2*maxCalls),
 	}
 	err = c.unheld(func() (err error) {
 		if c.context, err = d.NewContext(device, uint32(abi.CU_CTX_SCHED_BLOCKING_SYNC)); err != nil {
@@ -89,9 +89,9 @@ func openCopier(m Memory, section int, spawn func(func())) (*copier, error) {
 		c.waiters.Add(1)
 		spawn(func() { c.wait(direction(way), l) })
 	}
-	for range maxFlying {
+	for range maxCalls {
 		c.waiters.Add(1)
-		spawn(c.load)
+		spawn(c.call)
 	}
 	return c, nil
 }
@@ -214,12 +214,26 @@ func (c *copier) wait(way direction, l *lane) {
 	}
 }
 
-// load maps device memory for batches, one at a time of the several that do so.
-func (c *copier) load() {
+// maxCalls is how many batches are mapped and unmapped at once: all that are under way.
+const maxCalls = int(directions) * maxFlying
+
+// call maps device memory for batches, or unmaps it, one at a time of the several that do so.
+func (c *copier) call() {
 	defer c.waiters.Done()
 	for step := range c.calls {
-		began := time.Now()
-		err := c.memory.Load(c.section, step.IDs)
-		c.landed <- landing{call: true, step: step, took: time.Since(began), err: err}
+		c.change(step)
+	}
+}
+
+// errBroken is the end of a call that panicked; the panic goes on.
+var errBroken = errors.New("internal error")
+
+func (c *copier) change(step memory.Step) {
+	began, err := time.Now(), errBroken
+	defer func() { c.landed <- landing{call: true, step: step, took: time.Since(began), err: err} }()
+	if step.Act == memory.Unmap {
+		err = c.memory.Away(c.section, step.IDs)
+	} else {
+		err = c.memory.Load(c.section, step.IDs)
 	}
 }

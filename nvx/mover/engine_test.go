@@ -84,7 +84,7 @@ func startWith(t *testing.T, change func(*Config, *lender), sizes ...memory.Byte
 	p.page = newPage(p.memory)
 	config := Config{
 		Memory: p.memory,
-		Go:     func(f func()) { p.parts.Go(f) },
+		Go:     p.spawn,
 		HostMemory: func() memory.HostFigures {
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -114,6 +114,7 @@ func (p *program) spawn(f func()) {
 			if r := recover(); r != nil {
 				said := fmt.Sprint(r)
 				p.broken.Store(&said)
+				p.cancel()
 			}
 		}()
 		f()
@@ -364,31 +365,37 @@ func TestInnerHostLimit(t *testing.T) {
 
 func TestPanicLeavesNoMoveBehind(t *testing.T) { onDevice(t, "TestInnerPanic") }
 
-// TestInnerPanic has the engine break in the middle of a move: its copies have ended
-// and the move lock is given back before anybody hears of it, and the bytes are right.
+// TestInnerPanic has the engine break in the middle of a move, in a call of its own or in one
+// that goes on beside: its copies have ended and the move lock is given back, and the bytes
+// are right.
 func TestInnerPanic(t *testing.T) {
-	p := start(t, sizes...)
-	p.memory.mu.Lock()
-	p.memory.fail = func(call string) error {
-		if call == "away" {
-			panic("broken")
+	for _, broken := range []string{"slot", "away"} {
+		p := start(t, sizes...)
+		n := 0
+		p.memory.mu.Lock()
+		p.memory.fail = func(call string) error {
+			if call == broken {
+				if n++; n == 2 {
+					panic("broken " + call)
+				}
+			}
+			return nil
 		}
-		return nil
+		p.memory.mu.Unlock()
+		p.page.order(Orders{Managed: true, Target: 0})
+		p.stop()
+		p.eventually("the panic", func() bool { return p.broken.Load() != nil })
+		if said := *p.broken.Load(); said != "broken "+broken {
+			t.Errorf("recovered %q", said)
+		}
+		p.eventually("the end of the move", func() bool {
+			p.memory.mu.Lock()
+			defer p.memory.mu.Unlock()
+			return !p.memory.moving
+		})
+		p.resume()
+		p.check()
 	}
-	p.memory.mu.Unlock()
-	p.page.order(Orders{Managed: true, Target: 0})
-	p.stop()
-	p.eventually("the panic", func() bool { return p.broken.Load() != nil })
-	if *p.broken.Load() != "broken" {
-		t.Errorf("recovered %q", *p.broken.Load())
-	}
-	p.memory.mu.Lock()
-	if p.memory.moving {
-		t.Error("the move is still under way")
-	}
-	p.memory.mu.Unlock()
-	p.resume()
-	p.check()
 }
 
 func TestStallIsTold(t *testing.T) { onDevice(t, "TestInnerStall") }

@@ -250,7 +250,7 @@ func (r *rider) do(s memory.Step) error {
 			r.list[id-1].Kept = false
 			r.list[id-1].Version++
 		}
-	case memory.Drop, memory.Unmap:
+	case memory.Drop:
 		r.hall.take(takesUnmap)
 		r.pause(r.hall.unmapping, false)
 		r.set(s.IDs, memory.Away)
@@ -263,6 +263,14 @@ func (r *rider) do(s memory.Step) error {
 }
 
 func (r *rider) call(s memory.Step) {
+	if s.Act == memory.Unmap {
+		r.hall.take(takesUnmap)
+		r.hall.after(r.hall.unmapping, func() {
+			r.set(s.IDs, memory.Away)
+			r.landings = append(r.landings, landing{call: true, step: s})
+		})
+		return
+	}
 	took := mapAlone
 	if r.hall.flying > 0 {
 		took = r.hall.mapping

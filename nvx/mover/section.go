@@ -359,7 +359,7 @@ func (s *section) carryOut(step memory.Step) (err error) {
 	switch step.Act {
 	case memory.Reserve:
 		return s.reserve(step)
-	case memory.Unmap, memory.Restore:
+	case memory.Restore:
 		err = s.memory.Away(s.index, step.IDs)
 	case memory.Drop:
 		err = s.drop(step)
