@@ -245,7 +245,11 @@ func (s *section) lacks() memory.Bytes {
 }
 
 // grantHost brings the parts that clients were told to those that they are to have:
-// lower ones at once, higher ones as far as what is given and taken leaves room.
+// lower ones at once, higher ones as far as what is given and taken leaves room. What
+// allocations wait for comes first. While there is less than that nobody else's part
+// rises, not even to what its client may still have by it: what was taken back for them
+// would never be given up, as the parts of those whose memory goes change with every
+// decision on what is to go.
 func (p *Plane) grantHost(limit memory.Bytes) {
 	h := &p.mem.host
 	left, short := limit, false
@@ -265,22 +269,38 @@ func (p *Plane) grantHost(limit memory.Bytes) {
 		m.part = max(h.parts[i], 1)
 		p.mem.changed = append(p.mem.changed, s.seat)
 	}
+	unmet := false
+	for i, s := range h.list {
+		c := &h.claims[i]
+		if to := min(h.parts[i], c.firm+c.asked); c.asked > 0 && to > s.mem.host.part {
+			left = p.raiseHost(s, *c, to, left)
+			unmet = unmet || to > s.mem.host.part
+		}
+	}
 	for i, s := range h.list {
 		m := &s.mem.host
-		if m.part == 0 || h.parts[i] > m.part && h.wants(i, m.part) {
-			have := p.committedHost(s, h.claims[i])
-			give := min(h.parts[i], max(have, m.part)+max(0, left))
-			if give > m.part || m.part == 0 {
-				left -= max(0, give-have)
-				m.part = max(give, 1)
-				p.mem.changed = append(p.mem.changed, s.seat)
-				p.consider(s.seat.device) // more may leave it now
-			}
+		if m.part == 0 || !unmet && h.parts[i] > m.part && h.wants(i, m.part) {
+			left = p.raiseHost(s, h.claims[i], h.parts[i], left)
 		}
 		if m.part < h.parts[i] && (h.next == 0 || h.next > p.now+hostLook) && h.wants(i, m.part) {
 			h.next = p.now + hostLook
 		}
 	}
+}
+
+// raiseHost brings a section's part as far up as what is left of the limit allows, and
+// returns what is left then.
+func (p *Plane) raiseHost(s *section, c hostClaim, to, left memory.Bytes) memory.Bytes {
+	m := &s.mem.host
+	have := p.committedHost(s, c)
+	give := min(to, max(have, m.part)+max(0, left))
+	if give <= m.part && m.part > 0 {
+		return left
+	}
+	m.part = max(give, 1)
+	p.mem.changed = append(p.mem.changed, s.seat)
+	p.consider(s.seat.device) // more may leave it now
+	return left - max(0, give-have)
 }
 
 // hostLook is how often is looked whether what others are to give up is there for one

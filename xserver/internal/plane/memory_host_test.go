@@ -185,3 +185,49 @@ func TestHostOfOneThatDied(t *testing.T) {
 		t.Errorf("the others may take %v", sum)
 	}
 }
+
+// TestHostRoomIsForWhoAsksFirst: of what somebody gave up the one whose allocation waits has
+// what it lacks before another has any, and while it lacks something nobody is given again
+// what was taken from him for it, as he has not given that up yet.
+func TestHostRoomIsForWhoAsksFirst(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Allocation, compute.RR())
+	for i := range 3 {
+		r.tenant(compute.TaskID(i+1), 0, 3)
+	}
+	p := r.plane
+	h := &p.mem.host
+	h.list = h.list[:0]
+	for _, c := range r.tenants {
+		h.list = append(h.list, p.processes[c.id].sections[0])
+	}
+	goes, asks, gives := h.list[0], h.list[1], h.list[2]
+	goes.mem.host.part, asks.mem.host.part, gives.mem.host.part = 8*gib, 6*gib, 6*gib
+	h.claims = []hostClaim{
+		{firm: 4 * gib, has: 4 * gib, going: 40 * gib, most: 60 * gib},
+		{firm: 6 * gib, has: 6 * gib, asked: 2 * gib, most: 60 * gib},
+		{firm: gib, has: 6 * gib, most: 60 * gib},
+	}
+	grant := func(what string, parts []memory.Bytes, want ...memory.Bytes) {
+		t.Helper()
+		h.parts = parts
+		p.grantHost(20 * gib)
+		var got []memory.Bytes
+		for _, s := range h.list {
+			got = append(got, s.mem.host.part)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: parts %v, want %v", what, got, want)
+		}
+	}
+	told := func(s *section) { s.mem.host.before = 0 } // it took note of its part
+	grant("nothing is there yet", []memory.Bytes{10 * gib, 8 * gib, 2 * gib}, 8*gib, 6*gib, 2*gib)
+	told(gives)
+	h.claims[2].has = 5 * gib
+	grant("a half of what is asked for", []memory.Bytes{10 * gib, 8 * gib, 2 * gib}, 8*gib, 7*gib, 2*gib)
+	grant("the other is to give up some", []memory.Bytes{7 * gib, 8 * gib, 2 * gib}, 7*gib, 7*gib, 2*gib)
+	grant("it is not any more", []memory.Bytes{10 * gib, 8 * gib, 2 * gib}, 7*gib, 7*gib, 2*gib)
+	told(goes)
+	grant("it did", []memory.Bytes{10 * gib, 8 * gib, 2 * gib}, 7*gib, 8*gib, 2*gib)
+	h.claims[2].has = 2 * gib
+	grant("there is room for both", []memory.Bytes{10 * gib, 8 * gib, 2 * gib}, 10*gib, 8*gib, 2*gib)
+}

@@ -109,7 +109,7 @@ func (c *tenant) allocate(n memory.Bytes) {
 	c.ring()
 }
 
-// asks waits for room for as long as the library does.
+// asks waits for room as the library does, which asks again up to 25 times while it gets none.
 func (c *tenant) asks(n, there memory.Bytes) {
 	const patience, step = 20 * time.Millisecond, time.Millisecond
 	c.asked = n
