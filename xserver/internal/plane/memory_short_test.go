@@ -91,3 +91,22 @@ func TestShortHostIsShared(t *testing.T) {
 		})
 	}
 }
+
+// TestHostPartsDoNotSwing: while tasks whose memory does not fit come by it, of two whose
+// memory goes now one's and now the other's is to go next. Their parts do not follow every
+// such decision, as each word of a part wakes a client, and may have it make host memory that
+// it is to give up at once.
+func TestHostPartsDoNotSwing(t *testing.T) {
+	for _, limit := range []memory.Bytes{44 * gib, 50 * gib, 54 * gib} {
+		r := shortHost(t, limit, 3)
+		r.live(4 * time.Second)
+		words := uint32(0)
+		for _, c := range r.tenants {
+			word, _ := c.device.Memory()
+			words += word
+		}
+		if most := uint32(300 * r.now.Seconds()); words > most {
+			t.Errorf("limit %v: %d words in %v, want %d at most", limit, words, r.now, most)
+		}
+	}
+}
