@@ -146,11 +146,11 @@ func TestTransfers(t *testing.T) {
 	swap(100, 40, 0, 1)  // 160 ms each way
 	swap(1000, 10, 1, 0) // 40 ms
 	slices.SortStableFunc(moves, func(a, b workloads.Move) int { return int(a.AtNS - b.AtNS) })
-	got := transfers(moves, true)
+	got := transfers(moves, true, nil)
 	if len(got) != 2 || got[0].who != 0 || got[0].bytes != size || got[0].ended-got[0].begun != 160*ms || got[1].ended-got[1].begun != 40*ms {
 		t.Errorf("to the host: %+v", got)
 	}
-	if got := transfers(moves, false); len(got) != 2 || got[0].who != 1 || got[0].ended-got[0].begun != 160*ms || got[1].ended-got[1].begun != 40*ms {
+	if got := transfers(moves, false, nil); len(got) != 2 || got[0].who != 1 || got[0].ended-got[0].begun != 160*ms || got[1].ended-got[1].begun != 40*ms {
 		t.Errorf("to the device: %+v", got)
 	}
 	m, n, err := swapMetrics(moves, size)
@@ -177,7 +177,21 @@ func TestTransfersBeginWhenTold(t *testing.T) {
 	moves := []workloads.Move{
 		{AtNS: 0}, {AtNS: 10 * ms, Target: 100}, {AtNS: 20 * ms}, {AtNS: 500 * ms, Target: 100}, {AtNS: 510 * ms, Target: 100, In: 100},
 	}
-	if got := transfers(moves, false); len(got) != 1 || got[0].begun != 500*ms || got[0].bytes != 100 {
+	if got := transfers(moves, false, nil); len(got) != 1 || got[0].begun != 500*ms || got[0].bytes != 100 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// TestWhatCameBeforeIsNoPartOfTheSwap: a process that took what room there was, a little before
+// another began to make some, is timed from then on.
+func TestWhatCameBeforeIsNoPartOfTheSwap(t *testing.T) {
+	const ms = int64(time.Millisecond)
+	moves := []workloads.Move{
+		{AtNS: 0, Target: 20}, {AtNS: 10 * ms, Target: 120}, {AtNS: 20 * ms, Target: 120, In: 100},
+		{AtNS: 205 * ms, Target: 420, In: 100}, {AtNS: 210 * ms, Target: 420, In: 400}, {AtNS: 240 * ms, Target: 1000, In: 900},
+	}
+	cuts := []transfer{{who: 0, begun: 100 * ms}, {who: 1, begun: 200 * ms}}
+	if got := transfers(moves, false, cuts); len(got) != 2 || got[1].begun != 200*ms || got[1].ended != 240*ms || got[1].bytes != 800 {
 		t.Errorf("%+v", got)
 	}
 }

@@ -32,8 +32,9 @@ const stillFor = 250 * time.Millisecond
 
 // transfers finds those of one way. A transfer begins when the process is told of
 // another target, not with the first bytes that are seen to have moved, which is when
-// a batch of them has.
-func transfers(moves []workloads.Move, out bool) []transfer {
+// a batch of them has. What another process begins at a cut begins there for all others:
+// what came in before, as there was room, has nothing to do with it.
+func transfers(moves []workloads.Move, out bool, cuts []transfer) []transfer {
 	counter := func(m workloads.Move) uint64 {
 		if out {
 			return m.Out
@@ -57,6 +58,11 @@ func transfers(moves []workloads.Move, out bool) []transfer {
 		if !s.seen {
 			s.seen, s.last = true, m
 			continue
+		}
+		for _, c := range cuts {
+			if c.who != m.Who && s.last.AtNS < c.begun && c.begun <= m.AtNS {
+				s.open, s.told = nil, c.begun
+			}
 		}
 		lower := m.Target < s.last.Target
 		switch {
@@ -107,7 +113,8 @@ type swapped struct {
 
 func swapsOf(moves []workloads.Move, size uint64) (s swapped) {
 	least := uint64(whole * float64(size))
-	s.outs, s.ins = transfers(moves, true), transfers(moves, false)
+	s.outs = transfers(moves, true, nil)
+	s.ins = transfers(moves, false, slices.DeleteFunc(slices.Clone(s.outs), func(t transfer) bool { return t.bytes < least }))
 	for _, t := range s.outs {
 		took := time.Duration(t.ended - t.begun)
 		switch {

@@ -25,7 +25,8 @@ func swapCommand() *cobra.Command {
 ours        two tasks of which only one fits take turns, and one with hardly any memory
             after each, beside which the memory of the two changes places; an observer
             reads from their boards when each is told to go and how its bytes move. out
-            and in are medians, from being told to the last byte; cold is the first time,
+            and in are medians, from being told to the last byte, in from when the other
+            is told to go if that is later; cold is the first time,
             when memory of the host has to be pinned. On a machine that shows little memory
             at first, that is used once before; swaps count when they are whole
 prefetch    managed memory of two programs that the driver is told to move, at once
