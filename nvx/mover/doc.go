@@ -13,8 +13,8 @@
 //   - Memory moves only between Begin and End, which the library grants while the
 //     process is Stopped. So this one goes out, or comes in, while others run.
 //   - A carrier drives a memory.Move: it does the steps and tells the results. It
-//     is pure: whatever it works on is an interface. Copies, and the calls that map device
-//     memory, go on while it looks on; several of each at once.
+//     is pure: whatever it works on is an interface. Copies, and the calls that map and unmap
+//     device memory, go on while it looks on; several of each at once.
 //   - A copier is a context of our own in the process, with a stream each way, so
 //     that copies run while everything of the program's is suspended. It is made
 //     when memory first has to move, or shortly before; and anew, some times, if it broke.
@@ -30,7 +30,8 @@
 //     digest; where nothing is foreseen it is what was made, or named by a copy, first.
 //     No byte depends on it.
 //   - What went out and is not foreseen to be touched is mapped to its slots while the
-//     process still stands, as it would have to be before it runs (home.go).
+//     process still stands, as it would have to be before it runs: beside the copies of what
+//     it has for that, or after them (home.go).
 //   - Host memory is made ahead while nothing else is to be done, one slot at a
 //     time. Slots are the process's own, so that nothing of another's can be left
 //     in one: none is ever cleared.
@@ -42,5 +43,5 @@
 //
 // Concurrency: an Engine may be used from any goroutine. A section is one
 // goroutine, locked to its thread, and shares nothing but its bell, and with the
-// copier's goroutines, which wait for copies and map, channels.
+// copier's goroutines, which wait for copies, map and unmap, channels.
 package mover
