@@ -204,18 +204,21 @@ func (b *cleanBooks) end(list []memory.Segment) {
 	for _, s := range list {
 		r := b.of(s.ID)
 		r.round = b.round
+		home := s.State == memory.Host && r.leaves == b.round // it went out, and was mapped to its slot meanwhile
 		switch d, ok := b.outs[s.ID]; {
 		case ok && s.State == memory.Away:
 			r.digest, r.version, r.known = d, s.Version, true
+		case home && (ok || b.same[s.ID]): // it was looked at, but its slot may be written to
+			r.known = true
 		case ok && r.must:
 			r.vain()
 		case ok:
 			r.stayed = true
-		case s.State == memory.Away && !r.holds(s):
+		case (s.State == memory.Away || home) && !r.holds(s):
 			r.known = false // it was copied, and nobody looked at it
 			r.unseen(b.round)
 		}
-		r.stayed = r.stayed && s.State != memory.Away
+		r.stayed = r.stayed && s.State != memory.Away && !home
 		if d, ok := b.ins[s.ID]; ok && s.Kept {
 			r.digest, r.version, r.known = d, s.Version, true
 		}

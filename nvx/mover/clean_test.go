@@ -353,3 +353,40 @@ func TestCopiedUnseenIsSeenNext(t *testing.T) {
 		t.Error("not clean the second time after it was copied without a look")
 	}
 }
+
+// TestMappedInPassingIsNoVainLook has a segment go out and be mapped to its slot before the
+// move is over: it is known as well as one that was mapped after it. Its digest was not taken
+// in vain, a pause of one that was copied unseen goes by, and as the program may write to the
+// slot its digest is nobody's.
+func TestMappedInPassingIsNoVainLook(t *testing.T) {
+	for _, must := range []bool{true, false} {
+		b := newCleanBooks()
+		s := memory.Segment{ID: 1, Bytes: memory.PieceBytes, State: memory.Device, Kept: true}
+		goes := func(value uint64) {
+			b.begin()
+			b.leaves(s, WrittenUnknown, must)
+			for range b.look {
+				b.digests = append(b.digests, digest{lo: value})
+			}
+			b.compare()
+			home := s
+			home.State, home.Kept = memory.Host, false
+			if home.Version++; !b.same[1] {
+				home.Version++
+			}
+			b.end([]memory.Segment{home})
+			s.Version = home.Version
+		}
+		goes(1)
+		if r := b.of(1); r.wrong != 0 || r.pause != 0 || r.stayed || r.holds(s) {
+			t.Errorf("must go %t: %+v after it was looked at and went", must, r)
+		}
+		b.of(1).pause = maxPause
+		for range maxPause {
+			goes(1)
+		}
+		if r := b.of(1); r.pause != 0 {
+			t.Errorf("must go %t: not looked at for %d moves more, after it went unseen %d times", must, r.pause, maxPause)
+		}
+	}
+}

@@ -123,6 +123,30 @@ func TestInnerForeseen(t *testing.T) {
 	p.check()
 }
 
+func TestExchangesOfWhatIsOnlyReadAreSpared(t *testing.T) { onDevice(t, "TestInnerExchangesSpared") }
+
+// TestInnerExchangesSpared has a program that writes nothing turn from one half of its memory
+// to the other: what goes is known for clean before long, also where it was mapped to its
+// slots while the last batches came in.
+func TestInnerExchangesSpared(t *testing.T) {
+	p, of := halfOnDevice(t)
+	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
+	for i := range 8 {
+		p.foresee(of, halves[i%2]...)
+		p.eventually("an exchange to be asked for", func() bool { _, x := p.foretold(); return x > 0 })
+		moves := len(p.entries())
+		p.stop()
+		p.eventually("the exchange", func() bool { return len(p.entries()) > moves && p.onDevice(halves[i%2]...) })
+		p.resume()
+	}
+	for _, e := range p.entries()[7:] { // of each half
+		if e.Out != 160*mib || e.Spared != e.Out {
+			t.Errorf("%s of %s spared, and nothing was written; %+v", e.Spared, e.Out, p.entries())
+		}
+	}
+	p.check()
+}
+
 // in is how much is in a state.
 func (p *program) in(state memory.State) (b memory.Bytes) {
 	p.memory.mu.Lock()
