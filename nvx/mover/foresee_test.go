@@ -3,10 +3,14 @@ package mover
 import (
 	"iter"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
+	"xmsched/hal/cuda/abi"
 	"xmsched/memory"
 )
 
@@ -62,6 +66,18 @@ func (p *program) onDevice(ids ...memory.ID) bool {
 	p.memory.mu.Lock()
 	defer p.memory.mu.Unlock()
 	return !slices.ContainsFunc(ids, func(id memory.ID) bool { return p.memory.segments[id].State != memory.Device })
+}
+
+// missing is how much of some segments is not on the device.
+func (p *program) missing(ids ...memory.ID) (b memory.Bytes) {
+	p.memory.mu.Lock()
+	defer p.memory.mu.Unlock()
+	for _, id := range ids {
+		if s := p.memory.segments[id]; s.State != memory.Device {
+			b += s.Bytes
+		}
+	}
+	return b
 }
 
 // halfOnDevice starts a program of 320 MiB in ten segments, of which half is on the device
@@ -145,6 +161,69 @@ func TestInnerExchangesSpared(t *testing.T) {
 		}
 	}
 	p.check()
+}
+
+func TestWhatHasNoRoomIsMappedToItsSlots(t *testing.T) { onDevice(t, "TestInnerNoRoom") }
+
+// TestInnerNoRoom has all of a program's memory go, and what its coming turn touches come in
+// again: the rest, which has no room, is mapped to its slots before the program is to run.
+func TestInnerNoRoom(t *testing.T) {
+	of := &prophet{}
+	p := startWith(t, func(c *Config, _ *lender) { c.Uses = of }, slices.Repeat([]memory.Bytes{32 * mib}, 10)...)
+	p.foresee(of, 1, 2, 3, 4)
+	p.page.order(Orders{Managed: true, Target: 0, Turn: 20 * time.Millisecond})
+	p.stop()
+	p.eventually("all to go", func() bool { return p.in(memory.Away) == 320*mib })
+	p.page.order(Orders{Managed: true, Target: 128 * mib, Turn: 20 * time.Millisecond})
+	p.eventually("what is used to be there", func() bool { return p.onDevice(1, 2, 3, 4) })
+	p.eventually("the rest to be mapped to its slots", func() bool { return p.in(memory.Host) == 192*mib })
+	p.resume()
+	p.check()
+}
+
+func TestExchangesFailAndLoseNothing(t *testing.T) { onDevice(t, "TestInnerExchangesFail") }
+
+// TestInnerExchangesFail has each call fail in the middle of an exchange, those on several
+// segments also when they have done some of them, or the move be lost there. Afterwards the
+// program has its bytes, and the next exchange is made, but for less than a batch, and what is
+// out is mapped to its slots.
+func TestInnerExchangesFail(t *testing.T) {
+	p, of := halfOnDevice(t)
+	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
+	asked := func() bool { _, x := p.foretold(); return x > 0 }
+	i := 0
+	for _, call := range []string{"slot", "away", "away, one of several", "load", "loaded", "home", "home, one of several"} {
+		for _, failure := range []error{abi.CUDA_ERROR_OUT_OF_MEMORY, abi.CUDA_ERROR_UNKNOWN, syscall.EPERM} {
+			half := halves[i%2]
+			i++
+			p.foresee(of, half...)
+			p.eventually("an exchange to be asked for", asked)
+			var met atomic.Bool
+			n := 0
+			p.memory.mu.Lock()
+			p.memory.fail = func(c string) error {
+				if c != call {
+					return nil
+				}
+				if n++; n < 2 && strings.Contains(call, "several") {
+					return nil
+				}
+				met.Store(true)
+				return failure
+			}
+			p.memory.mu.Unlock()
+			p.stop()
+			p.eventually(call+" to fail", met.Load)
+			p.resume()
+			p.check()
+			p.failing("", nil)
+			p.page.hold()
+			p.stop()
+			p.eventually("the exchange after "+call, func() bool { return p.missing(half...) < memory.BatchBytes && p.in(memory.Away) == 0 })
+			p.resume()
+			p.check()
+		}
+	}
 }
 
 // in is how much is in a state.

@@ -10,20 +10,23 @@ import (
 
 // homing is what of a move was mapped to its slots.
 type homing struct {
-	done map[memory.ID]bool // mapped, or about to come in
-	err  error
+	done   map[memory.ID]bool // mapped
+	coming map[memory.ID]bool // to come in by the plan, of which not all may have room
+	err    error
 }
 
-// begin forgets the last move. What a plan brings in is not mapped to its slots first.
+// begin forgets the last move. What a plan brings in is not mapped to its slots before the
+// move is over.
 func (h *homing) begin(p *memory.Plan) {
 	if h.done == nil {
-		h.done = map[memory.ID]bool{}
+		h.done, h.coming = map[memory.ID]bool{}, map[memory.ID]bool{}
 	}
 	clear(h.done)
+	clear(h.coming)
 	h.err = nil
 	for _, b := range p.In {
 		for _, id := range b.IDs {
-			h.done[id] = true
+			h.coming[id] = true
 		}
 	}
 }
@@ -42,6 +45,7 @@ func (s *section) settle() error {
 			return nil
 		}
 	}
+	clear(s.homing.coming) // what has not come by now has no room
 	for s.homing.err == nil && !s.wanted() && s.homeward(memory.BatchBytes) {
 	}
 	return s.homing.err
@@ -65,7 +69,7 @@ func (s *section) homeward(most memory.Bytes) bool {
 	s.undone = s.undone[:0]
 	bytes := memory.Bytes(0)
 	for seg := range p.table.All() {
-		if seg.State != memory.Away || h.done[seg.ID] || p.forecast.touches(seg.Address) {
+		if seg.State != memory.Away || h.done[seg.ID] || h.coming[seg.ID] || p.forecast.touches(seg.Address) {
 			continue
 		}
 		s.undone, bytes = append(s.undone, seg.ID), bytes+seg.Bytes

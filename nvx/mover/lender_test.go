@@ -276,6 +276,9 @@ func (l *lender) batch(call string, ids []memory.ID, from []memory.State, f func
 
 func (l *lender) Away(_ int, ids []memory.ID) error {
 	return l.batch("away", ids, []memory.State{memory.Device, memory.Loading}, func(s *owned) error {
+		if err := l.fail("away, one of several"); err != nil {
+			return err
+		}
 		defer func() { s.State, s.device = memory.Away, 0 }()
 		return errors.Join(l.unmapped(s), l.driver.ReleaseMem(s.device))
 	})
@@ -305,6 +308,9 @@ func (l *lender) Loaded(_ int, ids []memory.ID) error {
 
 func (l *lender) Home(_ int, ids []memory.ID) error {
 	return l.batch("home", ids, []memory.State{memory.Away}, func(s *owned) error {
+		if err := l.fail("home, one of several"); err != nil {
+			return err
+		}
 		if s.State = memory.Host; l.flights > 0 {
 			l.passing++
 		}
