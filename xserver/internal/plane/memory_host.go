@@ -61,6 +61,9 @@ type hostPart struct {
 	bounded bool
 }
 
+// noPart is the part of one that may have nothing, as 0 is no word: of no use to anybody.
+const noPart = 1
+
 // hostShare is a section's part.
 type hostShare struct {
 	part    memory.Bytes  // that it may have; 0: no word yet
@@ -113,7 +116,7 @@ func (h *hostRoom) believed(s *section) memory.Bytes {
 			most = h.limit
 		}
 	}
-	return min(memory.Bytes(max(s.mem.view.Slots, s.mem.view.Host)), most)
+	return min(memory.Bytes(max(s.mem.view.Slots, s.mem.view.Host)), most.Down())
 }
 
 // holds is how much of that holds what is nowhere else.
@@ -273,7 +276,7 @@ func (p *Plane) grantHost(limit memory.Bytes) {
 			continue
 		}
 		m.before, m.at = max(m.before, m.part), p.now
-		m.part = max(h.parts[i], 1)
+		m.part = max(h.parts[i], noPart)
 		p.mem.changed = append(p.mem.changed, s.seat)
 	}
 	unmet := false
@@ -300,11 +303,11 @@ func (p *Plane) grantHost(limit memory.Bytes) {
 func (p *Plane) raiseHost(s *section, c hostClaim, to, left memory.Bytes) memory.Bytes {
 	m := &s.mem.host
 	have := p.committedHost(s, c)
-	give := min(to, max(have, m.part)+max(0, left))
+	give := min(to, have+max(0, left))
 	if give <= m.part && m.part > 0 {
 		return left
 	}
-	m.part, m.raised = max(give, 1), p.now
+	m.part, m.raised = max(give, noPart), p.now
 	p.mem.changed = append(p.mem.changed, s.seat)
 	p.consider(s.seat.device) // more may leave it now
 	return left - max(0, give-have)
@@ -334,5 +337,9 @@ func (p *Plane) committedHost(s *section, c hostClaim) memory.Bytes {
 	if m.before > 0 && (s.mem.view.Did == s.mem.word && s.mem.stored.Host == uint64(m.part) || p.now-m.at >= hostLate) {
 		m.before = 0
 	}
-	return max(m.part, m.before, c.has)
+	part := max(m.part, m.before)
+	if part == noPart {
+		part = 0
+	}
+	return max(part, c.has)
 }
