@@ -20,9 +20,10 @@ const (
 	// that could have stayed.
 	spare = 5 * BatchBytes
 	// leastSpare is how much room is made whatever is coming in already: one batch is
-	// copied out while the daemon hears of the one before, and the one after is asked for.
-	// With less the way out is idle in between where calls of the driver wait for another's
-	// (to unmap a batch takes 0.4 ms, and 5.5 while another process maps).
+	// copied out while the one before is unmapped, the daemon hears of the one before that,
+	// and the one after is asked for. With less the way out is idle in between where calls of
+	// the driver wait for another's (to unmap a batch takes 0.4 ms, and 5.5 while another
+	// process maps).
 	leastSpare = 4 * BatchBytes
 	// sliver is less than one step of what a short host makes room for (32 MiB): such steps
 	// come to a batch in the end.

@@ -26,9 +26,9 @@ ours        two tasks of which only one fits take turns, and one with hardly any
             after each, beside which the memory of the two changes places; an observer
             reads from their boards when each is told to go and how its bytes move. out
             and in are medians, from being told to the last byte, in from when the other
-            is told to go if that is later; cold is the first time,
-            when memory of the host has to be pinned. On a machine that shows little memory
-            at first, that is used once before; swaps count when they are whole
+            is told to go; cold is the first time, when memory of the host has to be
+            pinned. On a machine that shows little memory at first, that is used once
+            before; swaps count when they are whole
 prefetch    managed memory of two programs that the driver is told to move, at once
 checkpoint  the driver's own checkpoint of a process, and its restoration
 
