@@ -26,6 +26,9 @@
  * late writes into what is another's by then. So what the device is given to do with segments is
  * bracketed by `flight`, and nothing is taken from under it.
  *
+ * Several threads may call at once, as long as no segment is in two calls: load and away take as long as
+ * copies where other processes' calls are in the driver.
+ *
  * Results: 0 (or a count); a negative errno; or the driver's result, which is
  * positive. -EINVAL: no such section or segment, or not in that state. -EPERM: no
  * begin is in force: never made, ended, or taken away after 1 s of `wanted` with nothing in
