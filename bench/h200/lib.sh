@@ -33,11 +33,12 @@ xbench() { bin/xbench "$@" --results "$OUT" ${DRY:+--sim}; }
 export -f xbench
 export OUT DRY
 
-# measure NAME LIMIT_S ROW…: a step of xbench.
+# measure NAME LIMIT_S ROW…: a step of xbench, which is told itself when its time is over:
+# it ends what it started, and keeps the rows that it has.
 measure() {
     local name=$1 limit=$2
     shift 2
-    step "$name" "$limit" bash -c 'xbench "$@"' - "$@"
+    step "$name" "$limit" bin/xbench "$@" --results "$OUT" ${DRY:+--sim}
 }
 
 # pick REAL LITTLE: one or the other, as DRY says.
