@@ -9,10 +9,10 @@
 #   compare    4 min  the same at 100 ms against allocation, swap, serial and demand paging
 #   patterns   8 min  that with what writes: dense, stencil
 #   inside     4 min  1,000 switches inside kernels
-#   sparse     6 min  tasks whose turns touch a part: sparse, experts, models
+#   sparse     7 min  tasks whose turns touch a part: sparse, experts, models
 #   physical   2 min  3 x 60 GiB
 #   growing    1 min  suspensions while the pool of host memory grows
-#   urgent     3 min  requests of a higher class on 20 GiB beside 110 + 30 GiB
+#   urgent     5 min  requests of a higher class on 20 GiB beside 110 + 30 GiB
 #   fits       6 min  training and decode that fit, with us and without
 #   training   6 min  two trainings of 90 GiB
 #   mix        6 min  decodes and trainings of 8 GiB each on 16 GiB
