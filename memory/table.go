@@ -151,6 +151,15 @@ func (t *Table) set(s *Segment, to State) {
 	t.count(s, 1)
 }
 
+// Mapped says that segments that were Away are mapped to their host slots.
+func (t *Table) Mapped(ids []ID) {
+	for _, id := range ids {
+		if s := t.find(id); s != nil && s.State == Away {
+			t.set(s, Host)
+		}
+	}
+}
+
 // Resumed says that the task may run again: what was mapped to nothing, or
 // half way in, has its host slot mapped now.
 func (t *Table) Resumed() {

@@ -41,6 +41,27 @@ func FuzzTable(f *testing.F) {
 	})
 }
 
+// TestMapped: of what is mapped to its slots only what was Away becomes Host, and no figure changes.
+func TestMapped(t *testing.T) {
+	table := NewTable()
+	var list []Segment
+	for i, state := range []State{Device, Away, Host, Loading, Away} {
+		list = append(list, Segment{ID: ID(i + 1), Address: uint64(i+1) << 30, Bytes: 32 * MiB, State: state})
+	}
+	if err := table.Reset(list); err != nil {
+		t.Fatal(err)
+	}
+	before := table.Figures()
+	table.Mapped([]ID{1, 2, 3, 4, 99})
+	var states []State
+	for s := range table.All() {
+		states = append(states, s.State)
+	}
+	if !slices.Equal(states, []State{Device, Host, Host, Loading, Away}) || table.Figures() != before {
+		t.Errorf("%v, %+v, want %+v", states, table.Figures(), before)
+	}
+}
+
 func TestPieces(t *testing.T) {
 	table := NewTable()
 	if err := table.Reset([]Segment{{ID: 1, Address: 1 << 30, Bytes: 70 * MiB}, {ID: 2, Address: 2 << 30, Bytes: 2 * MiB}}); err != nil {

@@ -8,9 +8,8 @@ import (
 	"xmsched/memory"
 )
 
-// homing is what of a move was mapped to its slots.
+// homing is what is known, in a move, of what to map to its slots.
 type homing struct {
-	done   map[memory.ID]bool // mapped
 	coming map[memory.ID]bool // to come in by the plan, of which not all may have room
 	err    error
 }
@@ -18,10 +17,9 @@ type homing struct {
 // begin forgets the last move. What a plan brings in is not mapped to its slots before the
 // move is over.
 func (h *homing) begin(p *memory.Plan) {
-	if h.done == nil {
-		h.done, h.coming = map[memory.ID]bool{}, map[memory.ID]bool{}
+	if h.coming == nil {
+		h.coming = map[memory.ID]bool{}
 	}
-	clear(h.done)
 	clear(h.coming)
 	h.err = nil
 	for _, b := range p.In {
@@ -69,7 +67,7 @@ func (s *section) homeward(most memory.Bytes) bool {
 	s.undone = s.undone[:0]
 	bytes := memory.Bytes(0)
 	for seg := range p.table.All() {
-		if seg.State != memory.Away || h.done[seg.ID] || h.coming[seg.ID] || p.forecast.touches(seg.Address) {
+		if seg.State != memory.Away || h.coming[seg.ID] || p.forecast.touches(seg.Address) {
 			continue
 		}
 		s.undone, bytes = append(s.undone, seg.ID), bytes+seg.Bytes
@@ -85,9 +83,7 @@ func (s *section) homeward(most memory.Bytes) bool {
 		h.err = fmt.Errorf("map what is away: %w", h.err)
 		return true
 	}
-	for _, id := range s.undone {
-		h.done[id] = true
-	}
+	p.table.Mapped(s.undone)
 	return true
 }
 
