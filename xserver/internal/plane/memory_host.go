@@ -240,12 +240,7 @@ const hostPinning = memory.Rate(3e9)
 
 // lacks is what a section touches in its turn, and does not get by the last decision.
 func (s *section) lacks() memory.Bytes {
-	m := s.mem
-	touches := memory.Bytes(m.view.Allocated)
-	if m.view.Working > 0 && s.seat.device.mem.planner.Config().Mode == memory.Predict {
-		touches = min(touches, memory.Bytes(m.view.Working))
-	}
-	return max(0, touches+m.fixed-m.target.Desired)
+	return max(0, s.touches()+s.mem.fixed-s.mem.target.Desired)
 }
 
 // grantHost brings the parts that clients were told to those that they are to have:

@@ -137,18 +137,22 @@ func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 // need is how much memory a task wants on the device to run that can leave it again:
 // what its next turn touches, where that is foretold and counts.
 func (d *device) need(st *seat) (n memory.Bytes) {
-	foretold := d.mem.planner.Config().Mode == memory.Predict
 	for _, s := range st.sections {
-		v := &s.mem.view
-		switch {
-		case !v.State.Movable():
-		case foretold && v.Working > 0:
-			n += max(0, memory.Bytes(v.Working+v.Asked)-s.mem.floor)
-		default:
-			n += max(0, memory.Bytes(v.Allocated+v.Asked)-s.mem.floor)
+		if v := &s.mem.view; v.State.Movable() {
+			n += max(0, s.touches()+memory.Bytes(v.Asked)-s.mem.floor)
 		}
 	}
 	return n
+}
+
+// touches is what a section's next turn touches: all that it has, unless less is foretold
+// and that counts.
+func (s *section) touches() memory.Bytes {
+	v := &s.mem.view
+	if v.Working > 0 && s.seat.device.mem.planner.Config().Mode == memory.Predict {
+		return memory.Bytes(v.Working)
+	}
+	return memory.Bytes(v.Allocated)
 }
 
 // shift has those whose turn it is take turns if they do not fit together.
