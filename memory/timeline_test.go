@@ -187,8 +187,8 @@ func TestFalseExchangesEnd(t *testing.T) {
 // TestExchangesAreAtOnce: whose turn it is and who turns to other memory is Stopped for it
 // at once, also if it was held back when its turn began, or if there is more room for it:
 // what it reads from the host it reads at a thirtieth of the speed. The next time waits until
-// it ran for some while, over turns of others too, unless those can run meanwhile. What it did not get done in its turn it
-// does after it, however long ago it began to ask.
+// it ran for some while, over turns of others too, unless those can run meanwhile. What it
+// did not get done in its turn it does after it, however long ago it began to ask.
 func TestExchangesAreAtOnce(t *testing.T) {
 	c := newCouple(t, Claim{Footprint: 8 * GiB, Working: GiB, Resident: 8 * GiB, Ready: true, Open: true}, Claim{Footprint: 12 * GiB, Working: 4 * GiB, Resident: 3 * GiB, Ready: true, Stopped: true})
 	claims := c.claims

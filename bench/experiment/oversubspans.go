@@ -49,8 +49,8 @@ const settleRounds = 3
 
 // spans of a part: until every program had its turn some times, or went through all parts
 // of its memory, one a turn, twice and a bit: what comes next is known from then on, and of
-// what is only read the host has a copy. And then as many turns each as are asked for. Turns before what is measured are as long as
-// loads take, where those that are measured are longer.
+// what is only read the host has a copy. And then as many turns each as are asked for. Turns
+// before what is measured are as long as loads take, where those that are measured are longer.
 func (r *oversubscribed) spans(g group, slice time.Duration) (settle, span time.Duration) {
 	load := r.load(g)
 	settle = max(time.Duration(settleTurns(g))*cmp.Or(load, slice), min(r.o.Span/4, longestIdle))

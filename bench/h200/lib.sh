@@ -28,13 +28,11 @@ step() {
     [ $rc -eq 0 ] || failed=$((failed + 1))
 }
 
-# xbench ROW…: bin/xbench with the rows kept; on the simulated GPU when DRY.
-xbench() { bin/xbench "$@" --results "$OUT" ${DRY:+--sim}; }
-export -f xbench
 export OUT DRY
 
-# measure NAME LIMIT_S ROW…: a step of xbench, which is told itself when its time is over:
-# it ends what it started, and keeps the rows that it has.
+# measure NAME LIMIT_S ROW…: a step of xbench with the rows kept, on the simulated GPU when
+# DRY. It is told itself when its time is over: it ends what it started, and keeps what rows
+# it has.
 measure() {
     local name=$1 limit=$2
     shift 2

@@ -62,11 +62,7 @@ func (p *program) foretold() (working, exchange memory.Bytes) {
 	return p.page.working, p.page.exchange
 }
 
-func (p *program) onDevice(ids ...memory.ID) bool {
-	p.memory.mu.Lock()
-	defer p.memory.mu.Unlock()
-	return !slices.ContainsFunc(ids, func(id memory.ID) bool { return p.memory.segments[id].State != memory.Device })
-}
+func (p *program) onDevice(ids ...memory.ID) bool { return p.missing(ids...) == 0 }
 
 // missing is how much of some segments is not on the device.
 func (p *program) missing(ids ...memory.ID) (b memory.Bytes) {
@@ -79,6 +75,12 @@ func (p *program) missing(ids ...memory.ID) (b memory.Bytes) {
 	}
 	return b
 }
+
+// asks says whether an exchange is asked for.
+func (p *program) asks() bool { _, x := p.foretold(); return x > 0 }
+
+// halves are those of halfOnDevice's program, first the one that is not there.
+var halves = [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
 
 // halfOnDevice starts a program of 320 MiB in ten segments, of which half is on the device
 // and no more may be.
@@ -151,10 +153,9 @@ func TestExchangesOfWhatIsOnlyReadAreSpared(t *testing.T) { onDevice(t, "TestInn
 // slots while the last batches came in.
 func TestInnerExchangesSpared(t *testing.T) {
 	p, of := halfOnDevice(t)
-	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
 	for i := range 8 {
 		p.foresee(of, halves[i%2]...)
-		p.eventually("an exchange to be asked for", func() bool { _, x := p.foretold(); return x > 0 })
+		p.eventually("an exchange to be asked for", p.asks)
 		moves := len(p.entries())
 		p.stop()
 		p.eventually("the exchange", func() bool { return len(p.entries()) > moves && p.onDevice(halves[i%2]...) })
@@ -194,15 +195,13 @@ func TestExchangesFailAndLoseNothing(t *testing.T) { onDevice(t, "TestInnerExcha
 // out is mapped to its slots.
 func TestInnerExchangesFail(t *testing.T) {
 	p, of := halfOnDevice(t, func(l *lender) { l.lacks = "cuModuleLoadData" }) // a simulated device is slow at digests
-	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
-	asked := func() bool { _, x := p.foretold(); return x > 0 }
 	i := 0
 	for _, call := range []string{"slot", "away", "away, one of several", "load", "loaded", "home", "home, one of several"} {
 		for _, failure := range []error{abi.CUDA_ERROR_UNKNOWN, syscall.EPERM} {
 			half := halves[i%2]
 			i++
 			p.foresee(of, half...)
-			p.eventually("an exchange to be asked for", asked)
+			p.eventually("an exchange to be asked for", p.asks)
 			var met atomic.Bool
 			n := 0
 			p.memory.mu.Lock()
@@ -255,16 +254,14 @@ func TestExchangesAreAskedForAgain(t *testing.T) { onDevice(t, "TestInnerAskedFo
 // program is wanted, is asked for again at once: it was not in vain.
 func TestInnerAskedForAgain(t *testing.T) {
 	p, of := halfOnDevice(t)
-	asked := func() bool { _, x := p.foretold(); return x > 0 }
 	moving := func() bool {
 		p.memory.mu.Lock()
 		defer p.memory.mu.Unlock()
 		return p.memory.moving
 	}
-	halves := [...][]memory.ID{{6, 7, 8, 9, 10}, {1, 2, 3, 4, 5}}
 	for i := range 20 {
 		p.foresee(of, halves[i%2]...)
-		p.eventually("an exchange to be asked for", asked)
+		p.eventually("an exchange to be asked for", p.asks)
 		moves := len(p.entries())
 		p.stop()
 		p.eventually("a move", moving)
@@ -275,7 +272,7 @@ func TestInnerAskedForAgain(t *testing.T) {
 			continue
 		}
 		began := time.Now()
-		p.eventually("it to be asked for again", asked)
+		p.eventually("it to be asked for again", p.asks)
 		if d := time.Since(began); d > latest/2 {
 			t.Errorf("asked for again after %v", d)
 		}

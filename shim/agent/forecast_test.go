@@ -55,6 +55,15 @@ func newProgram(t *testing.T) *program {
 	return p
 }
 
+// newForeseen is one whose commands are looked at, and that runs.
+func newForeseen(t *testing.T) *program {
+	p := newProgram(t)
+	p.predict(true)
+	p.looks()
+	p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+	return p
+}
+
 // hosts has memory be on the host from an address on.
 func (p *program) hosts(from uint64) {
 	p.awayFrom = from
@@ -248,13 +257,10 @@ func TestForecastBetweenPeriods(t *testing.T) {
 // learnt; of one whose memory was there, that more than was foretold is touched.
 func TestSlowForItsMemory(t *testing.T) {
 	for _, away := range []bool{true, false} {
-		p := newProgram(t)
-		p.predict(true)
-		p.looks()
+		p := newForeseen(t)
 		if away {
 			p.hosts(forecastBase)
 		}
-		p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
 		fill := func() { p.submits(CommandFill, 0, 0, forecastBase+3*forecastRange, 4096, 1, 4096) }
 		for range 2 * lately {
 			fill()
@@ -282,10 +288,7 @@ func TestSlowForItsMemory(t *testing.T) {
 // turn: as soon as some of it is there that is foreseen, and it stays so.
 func TestTimesAreOfMemoryThatIsThere(t *testing.T) {
 	const turn = 200 * time.Millisecond
-	p := newProgram(t)
-	p.predict(true)
-	p.looks()
-	p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+	p := newForeseen(t)
 	pass := func(away uint64) (foreseen int) {
 		p.hosts(forecastBase + (8-away)*forecastRange)
 		for i := range uint64(8) {
@@ -484,10 +487,7 @@ func (p *program) phase(first uint64, before func(step int)) {
 // does, which counts for each time that it comes, and the mover is told as it comes near.
 func TestForecastOfPhases(t *testing.T) {
 	const turn = 50 * time.Millisecond
-	p := newProgram(t)
-	p.predict(true)
-	p.looks()
-	p.view.Device(0).Publish(0, board.Grant{Open: true, Mode: board.Bounded})
+	p := newForeseen(t)
 	times := func() (list [8]uint32, order []uint64) {
 		seq, known := p.f.forecast.Next(0, turn)
 		if !known {

@@ -33,7 +33,7 @@ func TestHostPartsAreReached(t *testing.T) {
 		for i, s := range h.list {
 			part := min(left, amount.Draw(t, "part"))
 			left -= part
-			s.mem.host = hostShare{part: max(part, 1)}
+			s.mem.host = hostShare{part: max(part, noPart)}
 			c := &h.claims[i]
 			c.has = min(part, amount.Draw(t, "has"))
 			c.firm = min(c.has, amount.Draw(t, "firm"))

@@ -46,6 +46,9 @@ func TestDivideHost(t *testing.T) {
 // what it lacks, for the one that goes; who comes next and has little has its even part, and
 // one that does not use the host none of it.
 func TestDivideHostInTurn(t *testing.T) {
+	waits := hostClaim{firm: 20 * gib, has: 20 * gib, used: 20 * gib, most: 60 * gib}
+	goes := waits
+	goes.going = 40 * gib
 	for _, c := range []struct {
 		what   string
 		claims []hostClaim
@@ -53,22 +56,22 @@ func TestDivideHostInTurn(t *testing.T) {
 	}{
 		{"it lacks 2 GiB", []hostClaim{
 			{has: 20 * gib, used: 20 * gib, most: 60 * gib, turn: true, enough: 18 * gib, gives: 3 * gib},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, most: 60 * gib},
+			goes,
+			waits,
 		}, []memory.Bytes{18 * gib, 22 * gib, 20 * gib}},
 		{"more than can be made in time", []hostClaim{
 			{has: 20 * gib, used: 20 * gib, most: 60 * gib, turn: true},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, most: 60 * gib},
+			goes,
+			waits,
 		}, []memory.Bytes{20 * gib, 20 * gib, 20 * gib}},
 		{"it has less than an even part", []hostClaim{
 			{has: 12 * gib, used: 12 * gib, most: 60 * gib, turn: true, enough: 10 * gib, gives: 3 * gib},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			goes,
 			{firm: 16 * gib, has: 16 * gib, used: 16 * gib, most: 60 * gib},
 		}, []memory.Bytes{12 * gib, 28 * gib, 20 * gib}},
 		{"one does not use it", []hostClaim{
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
-			{firm: 20 * gib, has: 20 * gib, used: 20 * gib, going: 40 * gib, most: 60 * gib},
+			goes,
+			goes,
 			{most: 60 * gib},
 		}, []memory.Bytes{30 * gib, 30 * gib, 0}},
 	} {
