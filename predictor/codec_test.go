@@ -69,6 +69,29 @@ func TestStore(t *testing.T) {
 	same(t, l, again, w)
 }
 
+// A launch that was not watched at all, or that touched only what it has no pointer into,
+// teaches no template; the store of one that met such launches can be read.
+func TestStoreAfterLaunchesThatTellNothing(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 3))
+	w := newWorld(3, true)
+	elsewhere := w.allocate(8 << 20)
+	for name, o := range map[string]*Observation{
+		"not watched": {Grain: Block, Watched: []Range{}},
+		"strays": {Grain: Block, Watched: []Range{elsewhere},
+			Touched: []Touch{{Base: elsewhere.Base, Bytes: Block, Count: 1, Access: Read}}},
+	} {
+		l := NewLibrary(Config{})
+		m := l.Kernel(taught[0].Kernel, 1)
+		for range 4 {
+			made := elementwise(w, r)
+			m.Observe(&made.launch, &w.ranges, o)
+		}
+		if _, err := Decode(l.Encode(0), Config{}); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestStoreIsBounded(t *testing.T) {
 	l, _ := learnt(t)
 	all := len(l.Encode(0))

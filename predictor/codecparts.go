@@ -123,7 +123,7 @@ func decodeSample(r *reader) *sample {
 // valid checks what a store says of a sample: stretches in order, each of some
 // bytes and of an access that there is.
 func (s *sample) valid() bool {
-	if s.grain != 1 && s.grain != Block || len(s.touched) == 0 && s.ranges.Len() == 0 {
+	if s.grain != 1 && s.grain != Block || s.silent() {
 		return false
 	}
 	at := uint64(0)

@@ -39,6 +39,9 @@ func (m *Model) Observe(l *Launch, ranges *Ranges, o *Observation) Outcome {
 	}
 	s.sign = m.layout.sign(&s.launch, pointers)
 	m.meet(s)
+	if s.silent() {
+		return out
+	}
 	m.learn(s, pointers, &out)
 	m.extend()
 	m.teach(s, pointers)

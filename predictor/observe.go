@@ -71,6 +71,9 @@ func newSample(l *Launch, pointers []pointer, ranges *Ranges, o *Observation) (*
 	return s, true
 }
 
+// silent says whether a sample tells nothing of what pointers lead to: none was watched.
+func (s *sample) silent() bool { return len(s.touched) == 0 && s.ranges.Len() == 0 }
+
 // spans normalises touches: sorted, disjoint, joined where they are of one access.
 func (s *sample) spans(touches []Touch, grain uint64) ([]span, bool) {
 	list, ok := appendSpans(nil, touches, grain)
