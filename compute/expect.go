@@ -60,7 +60,7 @@ func (s *seat) nextReady(now time.Duration) time.Duration {
 		return 0
 	case s.ready:
 		return now
-	case s.period == 0:
+	case s.period == 0 || !s.steady:
 		return 0
 	}
 	return max(now, s.readySince+s.period)

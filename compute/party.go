@@ -15,6 +15,7 @@ type seat struct {
 	ready      bool
 	readySince time.Duration
 	period     time.Duration // between ready edges, smoothed; 0 if not known
+	steady     bool          // the last one was about as long
 
 	open  bool
 	told  Grant
@@ -177,15 +178,17 @@ func (s *seat) state(now time.Duration) TaskState {
 }
 
 // expect learns the period of a task that turns ready now. The weight of 1/4
-// follows a new rhythm within a few periods and lets one outlier pass.
+// follows a new rhythm within a few periods and lets one outlier pass. Where the last gap is
+// not like those before, as at both ends of a burst, there is nothing to judge by.
 func (s *seat) expect(now time.Duration) {
 	if s.readySince == 0 {
 		return
 	}
 	gap := now - s.readySince
 	if s.period == 0 {
-		s.period = gap
+		s.period, s.steady = gap, true
 		return
 	}
+	s.steady = gap <= 2*s.period && s.period <= 2*gap
 	s.period += (gap - s.period) / 4
 }

@@ -89,11 +89,24 @@ func (p *Plane) answer(s *section) {
 // expectedTurn is how long the section's next turn is expected to be. A client is not
 // woken by a small change of it.
 func (s *section) expectedTurn() time.Duration {
-	turn := cmp.Or(s.seat.task.turn, s.seat.task.hints.Quantum, compute.DefaultQuantum)
+	turn := cmp.Or(s.seat.task.turn, s.seat.task.hints.Quantum, s.unboundedTurn())
 	if before := s.mem.stored.Turn; turn-before <= before/4 && before-turn <= before/4 {
 		return before
 	}
 	return turn
+}
+
+// unboundedTurn is what counts as the turn of one to whom none is given, as it runs until it
+// has no work: long enough to touch all that could come in meanwhile. With a short one the
+// memory of a request that lasts longer would be taken for unused, leave the device between
+// two requests, and be read from the host.
+func (s *section) unboundedTurn() time.Duration {
+	d := s.seat.device
+	if len(d.seats) < 2 {
+		return compute.DefaultQuantum
+	}
+	c := d.mem.planner.Config()
+	return max(compute.DefaultQuantum, c.Link.Time(min(memory.Bytes(s.mem.view.Allocated), c.Budget)).Truncate(quantumGrain))
 }
 
 // led says whether somebody on the device comes before others, who are there.

@@ -2,6 +2,7 @@ package plane
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -13,8 +14,12 @@ import (
 // foretold is what the agent says that the next turn touches: only where it is asked to
 // look at what the program launches.
 func (c *tenant) foretold() memory.Bytes {
-	if _, m := c.device.Memory(); m.Flags&board.MemoryPredict == 0 {
+	_, m := c.device.Memory()
+	if m.Flags&board.MemoryPredict == 0 {
 		return 0
+	}
+	if c.pace > 0 {
+		return min(c.pace.Over(m.Turn).Down(), c.allocated)
 	}
 	return min(c.touches, c.allocated)
 }
@@ -178,6 +183,67 @@ func othersRun(t *testing.T, tasks int, quantum time.Duration) {
 		t.Logf("task %d ran for %v of %v with what it touched", i+1, here, span)
 		if here < span/time.Duration(tasks)*85/100 {
 			t.Errorf("task %d ran for %v of %v with what it touched, of %d", i+1, here, span, tasks)
+		}
+	}
+}
+
+// TestBurstsKeepTheirMemory has requests of a higher class come in bursts, each of which reads
+// all memory of its program in 24 ms, beside two that go over theirs; they have more together
+// than the device. A burst waits for its memory once, whatever the turns of others are, and the
+// others go on between bursts.
+func TestBurstsKeepTheirMemory(t *testing.T) {
+	const request, period, burst, pause = 24 * time.Millisecond, 50 * time.Millisecond, 40, 4 * time.Second
+	r := newMemoryRig(t, 137*gib, memory.Predict, compute.HPF())
+	for i, size := range []memory.Bytes{110 * gib, 30 * gib, 20 * gib} {
+		c := r.tenant(compute.TaskID(i+1), i/2*10, 3)
+		c.pace = 850e9
+		for range size / (2 * gib) {
+			c.allocate(2 * gib)
+		}
+		c.ready(i < 2)
+		r.live(100 * time.Millisecond)
+	}
+	urgent := r.tenants[2]
+	var released, latency []time.Duration
+	done := time.Duration(0)
+	turn := func() { // of 4 ms
+		urgent.ready(len(released) > 0)
+		began := urgent.work
+		r.live(4 * time.Millisecond)
+		if len(released) > 0 {
+			done += urgent.work - began
+		}
+		if done >= request {
+			done -= request
+			latency, released = append(latency, r.now-released[0]), released[1:]
+		}
+	}
+	for round := range 4 {
+		latency = latency[:0]
+		moved, others := urgent.in+urgent.out, r.tenants[0].work+r.tenants[1].work
+		began := r.now
+		for n := 0; n < burst || len(released) > 0; turn() {
+			if n < burst && r.now >= began+time.Duration(n)*period {
+				released, n = append(released, r.now), n+1
+			}
+		}
+		for end := r.now + pause; r.now < end; {
+			turn()
+		}
+		moved, others = urgent.in+urgent.out-moved, r.tenants[0].work+r.tenants[1].work-others
+		slices.Sort(latency)
+		t.Logf("burst %d: median %v, worst %v; moved %v; the others did %v of %v", round, latency[burst/2], latency[burst-1], memory.Bytes(moved), others, r.now-began)
+		if round == 0 {
+			continue // to find their rhythm
+		}
+		if latency[burst/2] > 2*request || latency[burst-1] > time.Second {
+			t.Errorf("burst %d: a request took %v, the worst %v", round, latency[burst/2], latency[burst-1])
+		}
+		if moved > uint64(42*gib) {
+			t.Errorf("burst %d: %v moved, of 20 GiB", round, memory.Bytes(moved))
+		}
+		if others < pause/2 {
+			t.Errorf("burst %d: the others did %v in %v", round, others, r.now-began)
 		}
 	}
 }

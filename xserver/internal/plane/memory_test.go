@@ -44,6 +44,7 @@ type tenant struct {
 	touches memory.Bytes // 0: all of it
 	hot     memory.Bytes // of that what is on the device
 	phases  int          // parts that it went through
+	pace    memory.Rate  // at which it goes over its memory, of which it foretells a turn; 0: unknown
 
 	dead  bool
 	lazy  bool // moves nothing
