@@ -79,10 +79,11 @@ func TestExampleManual(t *testing.T) {
 	}
 }
 
-// At most what was about to be launched goes beside the urgent command.
+// At most what was about to be launched goes beside the urgent command, and what is launched
+// after its end until that was noticed; without a scheduler some 20 do.
 func TestExampleOwnQueue(t *testing.T) {
 	out := run(t, nil, "examples/own_queue.py")
-	if !regexp.MustCompile(`^launched beside the urgent command: [0-2]\nbatch: 50 commands done\n$`).MatchString(out) {
+	if !regexp.MustCompile(`^launched beside the urgent command: [0-9]\nbatch: 50 commands done\n$`).MatchString(out) {
 		t.Errorf("got\n%s", out)
 	}
 }
