@@ -52,6 +52,7 @@ type pointer struct {
 	slot    uint16
 	address uint64
 	in      Range
+	index   uint16 // its number in an array: the slot is that of the array's first then
 }
 
 // mapSlot is where the slots of tensor maps begin.
@@ -88,12 +89,12 @@ func (l *Launch) appendPointers(dst []pointer, ranges *Ranges, not *wordSet) []p
 			continue
 		}
 		if in, ok := ranges.Find(word); ok {
-			dst = append(dst, pointer{uint16(at), word, in})
+			dst = append(dst, pointer{slot: uint16(at), address: word, in: in})
 		}
 	}
 	for i := range min(len(l.Maps), maxMaps) {
 		if in, ok := ranges.Find(l.Maps[i].Base); ok {
-			dst = append(dst, pointer{uint16(mapSlot + i), l.Maps[i].Base, in})
+			dst = append(dst, pointer{slot: uint16(mapSlot + i), address: l.Maps[i].Base, in: in})
 		}
 	}
 	return dst
@@ -109,6 +110,26 @@ func (l *Launch) appendScalars(w *wordSet) {
 			w.add(at)
 		}
 	}
+}
+
+// drop takes a word out.
+func (w *wordSet) drop(at int) { w[at/512] &^= 1 << (at / 8 % 64) }
+
+// scalars notes which words of a launch hold no address.
+func (m *Model) scalars(l *Launch) {
+	l.appendScalars(&m.not)
+	m.except()
+}
+
+// except leaves out those of arrays: what they hold where there is no element says nothing.
+func (m *Model) except() {
+	m.root.leaves(func(v *variant) {
+		for i := range v.slots {
+			if a := &v.slots[i].series; a.is() {
+				a.except(&m.not)
+			}
+		}
+	})
 }
 
 // maxMaps bounds the tensor maps of a launch.

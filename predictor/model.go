@@ -116,12 +116,13 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 	larger, at := v.reaching != nil && l.threads() > v.threads, 0
 	for i := range pointers {
 		p := &pointers[i]
-		for at < len(v.slots) && v.slots[at].at < p.slot {
-			at++
+		at = v.seek(at, p)
+		s, live := v.known(at, p, l)
+		if !live {
+			continue
 		}
-		s := &anyAllocation
-		if at < len(v.slots) && v.slots[at].at == p.slot {
-			s = &v.slots[at]
+		if s == nil {
+			s = &anyAllocation
 		}
 		if s.in.wide {
 			basis = min(basis, Partly)
@@ -130,7 +131,7 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		if s.near > 0 {
 			touch, ok = s.longest(touch, l, p)
 		}
-		if larger && s.vague && !s.in.wide {
+		if larger && s.vague && !s.in.wide && !s.is() {
 			if m[one] == 0 {
 				v.reaching.read(l, &m)
 			}
@@ -148,7 +149,7 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 func (s *slot) longest(t Touch, l *Launch, p *pointer) (Touch, bool) {
 	room := p.in.End() - p.address
 	for i := range s.near {
-		t.Bytes = max(t.Bytes, min(s.rivals[i].bytes.eval(l, room), room))
+		t.Bytes = max(t.Bytes, min(s.rivals[i].bytes.eval(l, room, p.index), room))
 	}
 	t.Base, t.Access = p.address, s.in.access
 	return t, t.Bytes > 0

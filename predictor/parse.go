@@ -40,7 +40,7 @@ var dimNames = map[string]source{
 	"shared": {kind: sharedBytes}, "rest": {kind: rest}, "signature": {kind: signature},
 }
 
-var indexed = map[string]kind{"u32": word32, "u64": word64, "map": mapBytes, "pointer": isPointer}
+var indexed = map[string]kind{"u32": word32, "u64": word64, "each32": each32, "each64": each64, "map": mapBytes, "pointer": isPointer}
 
 func parseName(name string) (k kind, at uint16, ok bool) {
 	if s, ok := dimNames[name]; ok {

@@ -55,7 +55,7 @@ type magnitudes [128]float64 // of a power of two, so that no index is checked
 func (r *reaching) read(l *Launch, m *magnitudes) {
 	m[one] = 1
 	for i := range r.values {
-		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0)))
+		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0, 0)))
 	}
 }
 
@@ -85,12 +85,21 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 	basis, at := Cautious, 0
 	for i := range pointers {
 		p := &pointers[i]
-		for at < len(v.slots) && v.slots[at].at < p.slot {
-			at++
+		at = v.seek(at, p)
+		s, live := v.known(at, p, l)
+		if !live {
+			continue
 		}
-		if at >= min(len(v.slots), maxReaching) || v.slots[at].at != p.slot || v.slots[at].in.wide || v.reaching.slots[at].open {
+		if s == nil || at >= maxReaching || s.in.wide || v.reaching.slots[at].open {
 			basis = Partly
 			dst = append(dst, Touch{Base: p.in.Base, Bytes: p.in.Bytes, Access: Either})
+			continue
+		}
+		if s.is() {
+			t, _ := s.in.touch(l, p)
+			if t, ok := s.longest(t, l, p); ok {
+				dst = append(dst, t)
+			}
 			continue
 		}
 		r := &v.reaching.slots[at]
@@ -99,12 +108,12 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 			length[at] = length[r.same]
 		} else {
 			length[at] = r.longest(&m, room)
-			if t, ok := v.slots[at].in.touch(l, p); ok {
+			if t, ok := s.in.touch(l, p); ok {
 				length[at] = max(length[at], t.Span().End()-p.address)
 			}
 		}
 		if n := min(length[at], room); n > 0 {
-			dst = append(dst, Touch{Base: p.address, Bytes: n, Access: v.slots[at].in.access})
+			dst = append(dst, Touch{Base: p.address, Bytes: n, Access: s.in.access})
 		}
 	}
 	return dst, basis
@@ -141,6 +150,7 @@ func (m *Model) extend() {
 
 func (v *variant) reach(l *layout) {
 	f := reacher{fitter: fitter{layout: l, effort: &effort{maxEffort}, samples: v.samples}, number: make(map[int]uint8)}
+	f.array = v.array()
 	f.collect()
 	twins := f.twins()
 	f.out = &reaching{slots: make([]slotReach, len(v.slots))}
@@ -153,6 +163,9 @@ func (v *variant) reach(l *layout) {
 				to.same = k
 				continue
 			}
+		}
+		if s.is() {
+			continue // its template is all that is known of it
 		}
 		if len(views) > 0 && !s.in.wide {
 			to.list, to.open = f.list(views, &s.in)

@@ -17,6 +17,10 @@ const (
 	sharedBytes
 	mapBytes // what a tensor map spans
 	rest     // from the pointer to its allocation's end
+	// Those are of an array's elements: 4 or 8 bytes of the parameters, as many further on
+	// as the element's number says.
+	each32
+	each64
 	// Those only tell variants apart.
 	isPointer // whether a word points into an allocation
 	signature // all values at once
@@ -46,8 +50,9 @@ type source struct {
 	at     uint16
 }
 
-// read returns the value; 0 where the launch has no such value.
-func (s source) read(l *Launch, restBytes uint64) uint64 {
+// read returns the value; 0 where the launch has no such value. The rest is the pointer's,
+// index its number in an array.
+func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 	var v uint64
 	switch s.kind {
 	case word32:
@@ -70,6 +75,14 @@ func (s source) read(l *Launch, restBytes uint64) uint64 {
 		}
 	case rest:
 		v = restBytes
+	case each32:
+		if p, at := l.Params, int(s.at)+4*int(index); at+4 <= len(p) {
+			v = uint64(binary.LittleEndian.Uint32(p[at:]))
+		}
+	case each64:
+		if p, at := l.Params, int(s.at)+8*int(index); at+8 <= len(p) {
+			v = binary.LittleEndian.Uint64(p[at:])
+		}
 	}
 	return s.change.apply(v)
 }
@@ -102,9 +115,9 @@ func (s source) valid() bool {
 		return false
 	}
 	switch s.kind {
-	case word32:
+	case word32, each32:
 		return s.at%4 == 0 && s.at <= MaxParams-4
-	case word64:
+	case word64, each64:
 		return s.at%8 == 0 && s.at <= MaxParams-8
 	case gridDim, blockDim:
 		return s.at < 3
@@ -134,6 +147,10 @@ func (s source) String() string {
 		name = "shared"
 	case mapBytes:
 		name = fmt.Sprintf("map[%d]", s.at)
+	case each32:
+		name = fmt.Sprintf("each32[%d]", s.at)
+	case each64:
+		name = fmt.Sprintf("each64[%d]", s.at)
 	case rest:
 		name = "rest"
 	case isPointer:

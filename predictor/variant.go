@@ -44,7 +44,7 @@ type branch struct {
 // slot is a pointer's template, and those that explain the samples nearly as
 // well: where they disagree, a launch is worth looking at.
 type slot struct {
-	at     uint16
+	series // of one pointer, or of all elements
 	in     template
 	rivals []template
 	// near of the rivals, the first, are about as likely: the longest is predicted.
@@ -100,7 +100,7 @@ func (s source) tell(l *Launch, pointers []pointer, sign func() uint64) uint64 {
 	case signature:
 		return sign()
 	}
-	return s.read(l, 0)
+	return s.read(l, 0, 0)
 }
 
 // leaves calls yield with every variant that has templates.
@@ -119,9 +119,7 @@ func (v *variant) leaves(yield func(*variant)) {
 // grow fits a variant to samples, and splits it where one set of templates does
 // not explain them all.
 func grow(l *layout, samples []*sample, depth int, e *effort) (*variant, fitted) {
-	f := fitter{layout: l, effort: e, samples: samples}
-	f.collect()
-	all := f.fit()
+	f, all := fitAll(l, samples, e)
 	if all.plain() || len(samples) < 3 || depth == maxDepth || e.left < 0 {
 		return f.leaf(&all), all
 	}
@@ -133,6 +131,32 @@ func grow(l *layout, samples []*sample, depth int, e *effort) (*variant, fitted)
 		return best, fitted{bits: bits}
 	}
 	return f.leaf(&all), all
+}
+
+// fitAll fits one set of templates to samples: with an array where that says it in fewer
+// bits. Arrays have an effort of their own: most kernels have none.
+func fitAll(l *layout, samples []*sample, e *effort) (*fitter, fitted) {
+	plain := &fitter{layout: l, effort: e, samples: samples}
+	var best *fitter
+	var fit fitted
+	extra := &effort{maxEffort / arrayEffort}
+	for _, a := range plain.arrays() {
+		f := &fitter{layout: l, effort: extra, samples: samples, array: a.series}
+		f.collect()
+		out := f.fit()
+		out.bits += a.bits(plain.shortest())
+		if at := out.slot(a.at); at == nil || at.template().loose() {
+			continue // they may as well be none
+		}
+		if best == nil || out.bits < fit.bits {
+			best, fit = f, out
+		}
+	}
+	plain.collect()
+	if out := plain.fit(); best == nil || out.bits <= fit.bits {
+		return plain, out
+	}
+	return best, fit
 }
 
 // partition is samples told apart by a value.
@@ -295,16 +319,19 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 // leaf makes a variant of what was fitted.
 func (f *fitter) leaf(out *fitted) *variant {
 	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole(), trusted: f.trusted(out)}
-	v.settle(f.layout)
 	access := f.access(out)
 	for i := range out.slots {
 		s := &out.slots[i]
-		n := slot{at: s.slot, in: *s.template()}
+		n := slot{series: single(s.slot), in: *s.template()}
+		if f.isArray(s.slot) {
+			n.series = f.array
+		}
 		n.in.access = access[i]
 		n.vague = f.told(s.slot) < vagueBits
 		n.setRivals(s)
 		v.slots = append(v.slots, n)
 	}
+	v.settle(f.layout)
 	return v
 }
 
@@ -352,12 +379,12 @@ func (v *variant) settle(l *layout) {
 		return
 	}
 	add := func(at source) {
-		first := at.read(&v.samples[0].launch, 0)
+		first := at.read(&v.samples[0].launch, 0, 0)
 		if at.kind == word64 || first > steadyValue || len(v.steady) == maxSteady {
 			return
 		}
 		for _, s := range v.samples[1:] {
-			if at.read(&s.launch, 0) != first {
+			if at.read(&s.launch, 0, 0) != first {
 				return
 			}
 		}
@@ -368,7 +395,8 @@ func (v *variant) settle(l *layout) {
 	}
 	pointers := v.samples[0].pointers(new(wordSet))
 	isPointer := func(at uint16) bool {
-		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at })
+		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at }) ||
+			slices.ContainsFunc(v.slots, func(s slot) bool { return s.holds(at) })
 	}
 	l.words(len(v.samples[0].launch.Params), isPointer, add)
 }
@@ -386,7 +414,7 @@ func (v *variant) unsure(l *Launch, pointers []pointer) bool {
 func (v *variant) strange(l *Launch) bool {
 	for i := range v.steady {
 		s := &v.steady[i]
-		if n := s.at.read(l, 0); n != s.value && n <= steadyValue {
+		if n := s.at.read(l, 0, 0); n != s.value && n <= steadyValue {
 			return true
 		}
 	}
