@@ -169,7 +169,10 @@ func decodeModel(r *reader) (*Model, error) {
 	for _, s := range m.samples {
 		s.sign = m.layout.sign(&s.launch, s.pointers(&m.not))
 	}
-	m.root.leaves(func(v *variant) { v.settle(&m.layout) })
+	m.root.leaves(func(v *variant) {
+		v.settle(&m.layout)
+		v.pair()
+	})
 	return m, nil
 }
 

@@ -83,14 +83,21 @@ func (w *wordSet) add(at int)      { w[at/512] |= 1 << (at / 8 % 64) }
 // of the set are none.
 func (l *Launch) appendPointers(dst []pointer, ranges *Ranges, not *wordSet) []pointer {
 	p := l.params()
-	for at := 0; at+8 <= len(p); at += 8 {
-		word := binary.LittleEndian.Uint64(p[at:])
-		if word < ranges.low || word >= ranges.end || not.has(at) {
+	low, span := ranges.low, ranges.end-ranges.low
+	var in Range // the last one's: the next one often points into the same
+	for at := 0; len(p) >= 8; at, p = at+8, p[8:] {
+		word := binary.LittleEndian.Uint64(p)
+		if word-low >= span || not.has(at) {
 			continue
 		}
-		if in, ok := ranges.Find(word); ok {
-			dst = append(dst, pointer{slot: uint16(at), address: word, in: in})
+		if !in.holds(word) {
+			r, ok := ranges.Find(word)
+			if !ok {
+				continue
+			}
+			in = r
 		}
+		dst = append(dst, pointer{slot: uint16(at), address: word, in: in})
 	}
 	for i := range min(len(l.Maps), maxMaps) {
 		if in, ok := ranges.Find(l.Maps[i].Base); ok {

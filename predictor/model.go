@@ -113,6 +113,7 @@ func (m *Model) append(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Bas
 // appendTouches evaluates the templates of a variant.
 func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basis Basis) ([]Touch, Basis) {
 	var m magnitudes
+	var made [maxReaching]uint16 // of each slot: the touch, and one more
 	larger, at := v.reaching != nil && l.threads() > v.threads, 0
 	for i := range pointers {
 		p := &pointers[i]
@@ -123,6 +124,12 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		}
 		if s == nil {
 			s = &anyAllocation
+		}
+		if s.twin > 0 && (!larger || !s.vague || v.reaching.slots[at].same == s.twin-1) {
+			if k := made[s.twin-1]; k > 0 && dst[k-1].Base == p.address {
+				dst = append(dst, dst[k-1])
+				continue
+			}
 		}
 		if s.in.wide {
 			basis = min(basis, Partly)
@@ -139,6 +146,9 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		}
 		if ok {
 			dst = append(dst, touch)
+			if at < maxReaching && len(dst) < 1<<16 {
+				made[at] = uint16(len(dst))
+			}
 		}
 	}
 	return dst, basis

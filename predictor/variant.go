@@ -2,6 +2,7 @@ package predictor
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -25,6 +26,7 @@ type variant struct {
 	// steady are the values that were the same in all samples: where one is another,
 	// a launch is beyond what is known.
 	steady []steady
+	dims   []steadyDim
 	// threads is how many the largest of the samples had.
 	threads uint64
 
@@ -51,6 +53,9 @@ type slot struct {
 	near int
 	// vague: the samples say next to nothing of it, as where all is small.
 	vague bool
+	// twin is an earlier slot with the same templates, counted from 1: where the pointers
+	// are the same as well, so are the touches, as of a matrix that is read and written.
+	twin int
 }
 
 // anyAllocation is the slot of a pointer of which nothing is known.
@@ -332,6 +337,7 @@ func (f *fitter) leaf(out *fitted) *variant {
 		v.slots = append(v.slots, n)
 	}
 	v.settle(f.layout)
+	v.pair()
 	return v
 }
 
@@ -358,10 +364,26 @@ func near(chosen, other *candidate) bool {
 	return other.bits <= chosen.bits+nearBits && stretch(&chosen.template) && stretch(&other.template)
 }
 
-// steady is a value and where it is found.
+// steady is a word of the parameters, or a dimension, and where it is found.
 type steady struct {
-	at    source
-	value uint64
+	at    uint16
+	value uint32
+}
+
+type steadyDim struct {
+	of    source
+	value uint32
+}
+
+// pair finds the twins of slots.
+func (v *variant) pair() {
+	for i := range v.slots {
+		s := &v.slots[i]
+		s.twin = 1 + slices.IndexFunc(v.slots[:min(i, maxReaching)], func(o slot) bool {
+			return !o.is() && !s.is() && o.in == s.in && o.in.start == (expr{}) && !o.in.wide && o.near == s.near &&
+				slices.Equal(o.rivals[:o.near], s.rivals[:s.near])
+		})
+	}
 }
 
 const (
@@ -371,7 +393,7 @@ const (
 
 // settle notes the values that are the same in all samples.
 func (v *variant) settle(l *layout) {
-	v.steady, v.threads = nil, 0
+	v.steady, v.dims, v.threads = nil, nil, 0
 	for _, s := range v.samples {
 		v.threads = max(v.threads, s.launch.threads())
 	}
@@ -380,7 +402,7 @@ func (v *variant) settle(l *layout) {
 	}
 	add := func(at source) {
 		first := at.read(&v.samples[0].launch, 0, 0)
-		if at.kind == word64 || first > steadyValue || len(v.steady) == maxSteady {
+		if at.kind == word64 || first > steadyValue || len(v.steady)+len(v.dims) == maxSteady {
 			return
 		}
 		for _, s := range v.samples[1:] {
@@ -388,7 +410,11 @@ func (v *variant) settle(l *layout) {
 				return
 			}
 		}
-		v.steady = append(v.steady, steady{at, first})
+		if at.kind == word32 {
+			v.steady = append(v.steady, steady{at.at, uint32(first)})
+		} else {
+			v.dims = append(v.dims, steadyDim{at, uint32(first)})
+		}
 	}
 	for _, d := range dims {
 		add(d)
@@ -412,9 +438,19 @@ func (v *variant) unsure(l *Launch, pointers []pointer) bool {
 
 // strange says whether a launch has another value where all samples had one.
 func (v *variant) strange(l *Launch) bool {
-	for i := range v.steady {
-		s := &v.steady[i]
-		if n := s.at.read(l, 0, 0); n != s.value && n <= steadyValue {
+	for i := range v.dims {
+		d := &v.dims[i]
+		if n := uint32(d.of.read(l, 0, 0)); n != d.value && n <= steadyValue {
+			return true
+		}
+	}
+	p := l.Params
+	for _, s := range v.steady {
+		n := uint32(0)
+		if at := int(s.at); at+4 <= len(p) {
+			n = binary.LittleEndian.Uint32(p[at:])
+		}
+		if n != s.value && n <= steadyValue {
 			return true
 		}
 	}
