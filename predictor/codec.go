@@ -11,7 +11,7 @@ import (
 // Numbers are varints but in the header, which is little endian.
 const (
 	magic      = "XMSCHEDT"
-	version    = 4 // 1 had no templates of what is touched at most, 2 did not say how far pointers reach, 3 had no arrays
+	version    = 4 // 1 had no templates of what is touched at most, 2 did not say how far pointers reach, 3 had no arrays and quotients
 	headerSize = 8 + 4 + 4 + 8
 )
 

@@ -11,7 +11,8 @@
 //     into one of the [Ranges] are pointers, also within structs and arrays; all
 //     other words, grid and block are its values.
 //   - A template says for one pointer what is touched from there: a fixed number
-//     of bytes, bytes linear in a product of up to three values, or chunks of
+//     of bytes, bytes linear in a product of up to three values, of which some may be
+//     what a division leaves, or chunks of
 //     such a size at such a stride; or, where memory decides, what may be touched at
 //     most. The pointers of an array have one template, and a value says how many there
 //     are. A [Model] holds a kernel's templates, by

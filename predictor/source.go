@@ -16,6 +16,7 @@ const (
 	blockDim
 	sharedBytes
 	mapBytes // what a tensor map spans
+	quotient // 4 bytes of the parameters, divided
 	rest     // from the pointer to its allocation's end
 	// Those are of an array's elements: 4 or 8 bytes of the parameters, as many further on
 	// as the element's number says.
@@ -48,6 +49,7 @@ type source struct {
 	kind   kind
 	change change
 	at     uint16
+	over   divisors // of a quotient
 }
 
 // read returns the value; 0 where the launch has no such value. The rest is the pointer's,
@@ -72,6 +74,10 @@ func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 	case mapBytes:
 		if int(s.at) < len(l.Maps) {
 			v = l.Maps[s.at].Bytes
+		}
+	case quotient:
+		if p := l.Params; int(s.at)+4 <= len(p) {
+			v = s.over.of(l, uint64(binary.LittleEndian.Uint32(p[s.at:])))
 		}
 	case rest:
 		v = restBytes
@@ -111,11 +117,11 @@ func (c change) apply(v uint64) uint64 {
 }
 
 func (s source) valid() bool {
-	if s.change >= changeEnd {
+	if s.change >= changeEnd || (s.kind == quotient) != (s.over[0] > 0) || !s.over.valid() {
 		return false
 	}
 	switch s.kind {
-	case word32, each32:
+	case word32, each32, quotient:
 		return s.at%4 == 0 && s.at <= MaxParams-4
 	case word64, each64:
 		return s.at%8 == 0 && s.at <= MaxParams-8
@@ -147,6 +153,13 @@ func (s source) String() string {
 		name = "shared"
 	case mapBytes:
 		name = fmt.Sprintf("map[%d]", s.at)
+	case quotient:
+		name = fmt.Sprintf("u32[%d]", s.at)
+		for _, w := range s.over {
+			if w > 0 {
+				name += fmt.Sprintf("/u32[%d]", 4*w-4)
+			}
+		}
 	case each32:
 		name = fmt.Sprintf("each32[%d]", s.at)
 	case each64:

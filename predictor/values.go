@@ -110,6 +110,7 @@ func classesOf(l *layout, samples []*sample, pointer func(at uint16) bool) []cla
 		}
 		g.add(source{kind: mapBytes, at: uint16(i)})
 	}
+	g.list = append(g.list, quotients(g.list)...)
 	// What varies explains what varies; among constants the first parameters are
 	// the sizes as a rule, and large arrays come after them.
 	slices.SortStableFunc(g.list, func(a, b class) int {

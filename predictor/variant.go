@@ -425,6 +425,11 @@ func (v *variant) settle(l *layout) {
 			slices.ContainsFunc(v.slots, func(s slot) bool { return s.holds(at) })
 	}
 	l.words(len(v.samples[0].launch.Params), isPointer, add)
+	for _, c := range classesOf(l, v.samples, isPointer) {
+		if n := c.values[0]; c.source.kind == quotient && !c.varies && n <= steadyValue {
+			v.dims = append(v.dims, steadyDim{c.source, uint32(n)})
+		}
+	}
 }
 
 // unsure says whether a launch is beyond what is known, and what would be touched
