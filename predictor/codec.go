@@ -172,6 +172,7 @@ func decodeModel(r *reader) (*Model, error) {
 	m.root.leaves(func(v *variant) {
 		v.settle(&m.layout)
 		v.pair()
+		v.gauge()
 	})
 	return m, nil
 }

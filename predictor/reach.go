@@ -17,6 +17,7 @@ const (
 	reachBits    = 14  // how much longer than the shortest they may be
 	maxMagnitude = 120 // values that they are made of, told apart by what they were
 	maxMembers   = 4   // of those that were the same in all samples
+	muchLarger   = 3   // times as large as all samples
 	maxReaching  = 64  // pointers of one launch whose reach is worked out
 )
 
@@ -36,6 +37,8 @@ type slotReach struct {
 	list []reach
 	same int // the slot, before it, whose pointer was the same in all samples; -1: none
 	open bool
+	// most is the most that they said of a sample: where they say more now, a launch is larger.
+	most uint64
 }
 
 // reach is num times a product of magnitudes, the last of which is one, shifted to the right.
@@ -57,6 +60,41 @@ func (r *reaching) read(l *Launch, m *magnitudes) {
 	for i := range r.values {
 		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0, 0)))
 	}
+}
+
+// gauge works out how far the pointers of the samples may have reached.
+func (v *variant) gauge() {
+	if v.reaching == nil {
+		return
+	}
+	for _, s := range v.samples {
+		var m magnitudes
+		v.reaching.read(&s.launch, &m)
+		for i := range v.reaching.slots {
+			r := &v.reaching.slots[i]
+			r.most = max(r.most, r.longest(&m, maxExtent))
+		}
+	}
+}
+
+// larger says whether a launch is much larger than all samples, as far as it shows: by its
+// threads, or, as there are kernels that always have as many as the device runs at once, by
+// how far pointers may reach of which the samples say next to nothing.
+func (v *variant) larger(l *Launch) bool {
+	if l.threads() > muchLarger*v.threads {
+		return true
+	}
+	if v.reaching == nil {
+		return false
+	}
+	var m magnitudes
+	v.reaching.read(l, &m)
+	for i := range v.slots {
+		if r := &v.reaching.slots[i]; v.slots[i].vague && r.most > 0 && r.longest(&m, maxExtent) > muchLarger*r.most {
+			return true
+		}
+	}
+	return false
 }
 
 // longest is what the longest expression says, most at most.
@@ -172,6 +210,7 @@ func (v *variant) reach(l *layout) {
 		}
 	}
 	v.reaching = f.out
+	v.gauge()
 }
 
 // reacher finds the expressions.

@@ -435,10 +435,12 @@ func (v *variant) settle(l *layout) {
 // unsure says whether a launch is beyond what is known, and what would be touched
 // then is not clear.
 func (v *variant) unsure(l *Launch, pointers []pointer) bool {
-	if !v.strange(l) {
-		return false
-	}
-	return slices.ContainsFunc(v.slots, func(s slot) bool { return s.vague && !s.in.wide }) || v.disputed(l, pointers, false)
+	return v.strange(l) && (v.anyVague() || v.disputed(l, pointers, false))
+}
+
+// anyVague says whether the samples say next to nothing of some pointer that has a template.
+func (v *variant) anyVague() bool {
+	return slices.ContainsFunc(v.slots, func(s slot) bool { return s.vague && !s.in.wide })
 }
 
 // strange says whether a launch has another value where all samples had one.

@@ -38,7 +38,10 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 		return true
 	case v.observed >= MaxObservations:
 		// Those of a first shape must not be all: what the next one is like they do not say.
-		return v.observed < mostObservations && !v.bare() && v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers)
+		if v.observed >= mostObservations || v.bare() {
+			return false
+		}
+		return v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers) || v.anyVague() && v.larger(l)
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:
@@ -57,7 +60,7 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 	case len(v.samples) < 3 || v.verified == 0 && !v.trusted || v.novel(&m.layout, l, m.pointers):
 		return true
 	}
-	return m.due(v, l)
+	return v.anyVague() && v.larger(l) || m.due(v, l)
 }
 
 // alike counts the samples whose launch had the same values.
