@@ -1,7 +1,9 @@
 package predictor
 
 import (
+	"encoding/binary"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 )
@@ -31,7 +33,7 @@ func BenchmarkEval(b *testing.B) {
 	for _, k := range []struct {
 		name string
 		make maker
-	}{{"elementwise", elementwise}, {"gemm", gemm}, {"blas", blas}, {"moded", moded}, {"convolution", convolution}, {"concatenate", concatenate}} {
+	}{{"elementwise", elementwise}, {"gemm", gemm}, {"blas", blas}, {"moded", moded}, {"convolution", convolution}, {"concatenate", concatenate}, {"engine", engine}} {
 		b.Run(k.name, func(b *testing.B) {
 			m, w, l := trained(b, k.make)
 			var dst []Touch
@@ -177,4 +179,70 @@ func BenchmarkWorkingSet(b *testing.B) {
 		p.WorkingSet(&w, time.Second)
 	}
 	b.ReportMetric(float64(len(w.Ranges)), "ranges")
+}
+
+// engine is a convolution as libraries launch it: its four pointers are there three times
+// over, in a struct of three kilobytes.
+func engine(w *world, r *rand.Rand) made {
+	n, c, h, k := between(r, 1, 64), 16*between(r, 1, 32), between(r, 7, 112), 16*between(r, 1, 32)
+	x, f, y := w.tensor(4*n*c*h*h), w.tensor(4*k*c), w.tensor(4*n*k*h*h)
+	p := new(args)
+	for range 3 {
+		p.u64(x, f, y, y).u32(n, h, h, c, k, 1, 1, 0).u32(h*h*c, h*c, c, 1).u32(h*h*k, h*k, k, 1)
+		p.u64(make([]uint64, 100)...)
+	}
+	return made{
+		Launch{Grid: dim(ceil(n*h*h, 128), ceil(k, 64), 1), Block: dim(384, 1, 1), Shared: 200 << 10, Params: p.b},
+		[]Touch{read(x, 4*n*c*h*h), read(f, 4*c*k), write(y, 4*n*k*h*h)},
+	}
+}
+
+// TestTwinsAreOnePointer: where the same pointer is there again the same is touched; where it
+// is another one, what its own template says.
+func TestTwinsAreOnePointer(t *testing.T) {
+	m, w, l := trained(t, engine)
+	twins := 0
+	m.root.leaves(func(v *variant) {
+		for i := range v.slots {
+			if v.slots[i].twin > 0 {
+				twins++
+			}
+		}
+	})
+	if twins < 8 {
+		t.Errorf("%d slots are as another", twins)
+	}
+	for range 20 {
+		got, _ := m.AppendTouches(nil, &l.launch, &w.ranges)
+		want := m.apart(&l.launch, &w.ranges)
+		if !slices.Equal(got, want) {
+			t.Errorf("%v, and each by itself %v", got, want)
+		}
+		l = engine(w, rand.New(rand.NewPCG(3, 4)))
+		for at := range l.launch.Params { // pointers that are the same as a rule are others now
+			if at%8 == 0 && at > 300 && rand.IntN(2) == 0 {
+				if word := binary.LittleEndian.Uint64(l.launch.Params[at:]); word > 1<<40 {
+					binary.LittleEndian.PutUint64(l.launch.Params[at:], word+Block)
+				}
+			}
+		}
+	}
+}
+
+// apart predicts as if no slot were as another.
+func (m *Model) apart(l *Launch, ranges *Ranges) []Touch {
+	var was []int
+	m.root.leaves(func(v *variant) {
+		for i := range v.slots {
+			was = append(was, v.slots[i].twin)
+			v.slots[i].twin = 0
+		}
+	})
+	touches, _ := m.AppendTouches(nil, l, ranges)
+	m.root.leaves(func(v *variant) {
+		for i := range v.slots {
+			v.slots[i].twin, was = was[0], was[1:]
+		}
+	})
+	return touches
 }

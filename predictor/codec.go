@@ -11,7 +11,7 @@ import (
 // Numbers are varints but in the header, which is little endian.
 const (
 	magic      = "XMSCHEDT"
-	version    = 3 // 1 had no templates of what is touched at most, 2 did not say how far pointers reach
+	version    = 4 // 1 had no templates of what is touched at most, 2 did not say how far pointers reach, 3 had no arrays and quotients
 	headerSize = 8 + 4 + 4 + 8
 )
 
@@ -164,12 +164,16 @@ func decodeModel(r *reader) (*Model, error) {
 		return nil, refuse("kernel %.40q: what it says cannot be", m.kernel.Name)
 	}
 	for _, s := range m.samples {
-		s.launch.appendScalars(&m.not)
+		m.scalars(&s.launch)
 	}
 	for _, s := range m.samples {
 		s.sign = m.layout.sign(&s.launch, s.pointers(&m.not))
 	}
-	m.root.leaves(func(v *variant) { v.settle(&m.layout) })
+	m.root.leaves(func(v *variant) {
+		v.settle(&m.layout)
+		v.pair()
+		v.gauge()
+	})
 	return m, nil
 }
 
@@ -211,6 +215,10 @@ func (v *variant) encodeLeaf(w *writer, number map[*sample]uint64) {
 	for i := range v.slots {
 		s := &v.slots[i]
 		w.uint(uint64(s.at))
+		w.uint(uint64(s.last - s.at))
+		if s.is() {
+			s.live.encode(w)
+		}
 		w.bool(s.vague)
 		s.in.encode(w)
 		w.uint(uint64(s.near))
@@ -262,6 +270,10 @@ func (v *variant) decodeLeaf(r *reader, samples []*sample) {
 	for i := range v.slots {
 		s := &v.slots[i]
 		s.at = uint16(r.upTo(mapSlot + maxMaps - 1))
+		s.last = s.at + uint16(r.upTo(MaxParams))
+		if s.is() {
+			s.live = decodeSource(r)
+		}
 		s.vague = r.bool()
 		s.in = decodeTemplate(r)
 		s.near = int(r.upTo(maxNear))
@@ -291,7 +303,7 @@ func (v *variant) valid() bool {
 	}
 	for i := range v.slots {
 		s := &v.slots[i]
-		if i > 0 && v.slots[i-1].at >= s.at || !s.in.valid() || s.near > len(s.rivals) {
+		if i > 0 && v.slots[i-1].last >= s.at || !s.series.valid() || !s.in.valid() || s.near > len(s.rivals) {
 			return false
 		}
 		for k := range s.rivals {

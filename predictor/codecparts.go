@@ -4,10 +4,21 @@ func (s *source) encode(w *writer) {
 	w.byte(byte(s.kind))
 	w.byte(byte(s.change))
 	w.uint(uint64(s.at))
+	if s.kind == quotient {
+		for _, n := range s.over {
+			w.uint(uint64(n))
+		}
+	}
 }
 
 func decodeSource(r *reader) source {
-	return source{kind(r.byte()), change(r.byte()), uint16(r.upTo(1<<16 - 1))}
+	s := source{kind: kind(r.byte()), change: change(r.byte()), at: uint16(r.upTo(1<<16 - 1))}
+	if s.kind == quotient {
+		for i := range s.over {
+			s.over[i] = uint16(r.upTo(MaxParams / 4))
+		}
+	}
+	return s
 }
 
 func (e *expr) encode(w *writer) {

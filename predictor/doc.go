@@ -11,9 +11,11 @@
 //     into one of the [Ranges] are pointers, also within structs and arrays; all
 //     other words, grid and block are its values.
 //   - A template says for one pointer what is touched from there: a fixed number
-//     of bytes, bytes linear in a product of up to three values, or chunks of
+//     of bytes, bytes linear in a product of up to three values, of which some may be
+//     what a division leaves, or chunks of
 //     such a size at such a stride; or, where memory decides, what may be touched at
-//     most. A [Model] holds a kernel's templates, by
+//     most. The pointers of an array have one template, and a value says how many there
+//     are. A [Model] holds a kernel's templates, by
 //     variants that a discrete value tells apart.
 //   - An [Observation] is what one launch was seen to touch, in blocks of 2 MiB or
 //     in bytes. Each bounds the extents; the templates are the shortest

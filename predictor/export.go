@@ -60,6 +60,9 @@ type ExportedPointer struct {
 	Stride string `json:"stride,omitempty"`
 	Count  string `json:"count,omitempty"`
 	Access string `json:"access"`
+	// Live says how many elements of the array from At to Last are there, if it is one.
+	Last uint16 `json:"last,omitempty"`
+	Live string `json:"live,omitempty"`
 }
 
 const (
@@ -103,6 +106,9 @@ func (v *variant) describe(when []ExportedWhen, out *[]ExportedVariant) {
 func (s *slot) describe() ExportedPointer {
 	t := &s.in
 	p := ExportedPointer{At: s.at, Shape: t.shape(), Access: t.access.String()}
+	if s.is() {
+		p.Last, p.Live = s.last, s.live.String()
+	}
 	if t.wide {
 		return p
 	}

@@ -26,13 +26,13 @@ func constant(v uint64) expr { return expr{add: int64(min(v, maxExtent))} }
 const maxExtent = 1 << 52
 
 // eval works an expression out; it is from 0 to maxExtent whatever the launch says.
-func (e *expr) eval(l *Launch, restBytes uint64) uint64 {
+func (e *expr) eval(l *Launch, restBytes uint64, index uint16) uint64 {
 	if e.n == 0 {
 		return clampExtent(e.add)
 	}
-	p := e.factor[0].read(l, restBytes)
+	p := e.factor[0].read(l, restBytes, index)
 	for i := uint8(1); i < e.n; i++ {
-		p = product(p, e.factor[i].read(l, restBytes))
+		p = product(p, e.factor[i].read(l, restBytes, index))
 	}
 	return e.of(p)
 }

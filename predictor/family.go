@@ -157,9 +157,10 @@ func (m *Model) teach(s *sample, pointers []pointer) {
 		return
 	}
 	f.stats.Observations++
-	s.launch.appendScalars(&f.not)
+	f.scalars(&s.launch)
 	f.learn(s, s.pointers(&f.not), &Outcome{})
 	f.extend()
+	f.except()
 }
 
 // familySamples is how many observations a variant of a family is learnt from that
@@ -173,7 +174,7 @@ func (l *Library) family(first *Model) *Model {
 	f.Used, f.samples, f.root = first.Used, slices.Clone(first.samples), first.root.clone()
 	f.stats.Observations = uint32(len(f.samples))
 	for _, s := range f.samples {
-		s.launch.appendScalars(&f.not)
+		f.scalars(&s.launch)
 	}
 	return f
 }

@@ -110,6 +110,8 @@ type fitter struct {
 	views    map[uint16][]view
 	slots    []uint16
 	classes  []class
+	array    series // what is taken for one; the zero value: none
+	most     int    // elements that a sample has at most
 }
 
 func (f *fitter) collect() {
@@ -118,8 +120,16 @@ func (f *fitter) collect() {
 	for _, s := range f.samples {
 		s.launch.appendScalars(&not)
 	}
+	if f.array.is() {
+		f.array.except(&not)
+	}
 	for i, s := range f.samples {
-		f.pointers = append(f.pointers, s.pointers(&not))
+		pointers := s.pointers(&not)
+		if f.array.is() {
+			pointers = f.array.assign(pointers, &s.launch)
+			f.most = max(f.most, int(f.array.live.read(&s.launch, 0, 0)))
+		}
+		f.pointers = append(f.pointers, pointers)
 		for _, v := range look(i, s, f.pointers[i]) {
 			if f.views[v.at.slot] == nil {
 				f.slots = append(f.slots, v.at.slot)
@@ -133,11 +143,11 @@ func (f *fitter) collect() {
 
 // isPointer says whether a word of the parameters was a pointer in any sample.
 func (f *fitter) isPointer(at uint16) bool {
-	if f.views[at] != nil {
+	if f.views[at] != nil || f.within(at) {
 		return true
 	}
 	for _, s := range f.samples {
-		if word := (source{kind: word64, at: at}).read(&s.launch, 0); word != 0 {
+		if word := (source{kind: word64, at: at}).read(&s.launch, 0, 0); word != 0 {
 			if _, blind := s.blind.Find(word); blind {
 				return true
 			}
@@ -151,7 +161,7 @@ func (f *fitter) fit() fitted {
 	twins := f.twins()
 	for _, slot := range f.slots {
 		if _, twin := twins[slot]; !twin {
-			out.slots = append(out.slots, slotFit{slot: slot, candidates: f.slot(f.views[slot])})
+			out.slots = append(out.slots, slotFit{slot: slot, candidates: f.slot(slot)})
 		}
 	}
 	f.share(&out)
@@ -244,7 +254,7 @@ const looseBits = 6
 func (f *fitter) holds(e *expr, views []view) (except float64, ok bool) {
 	for i := range views {
 		v := &views[i]
-		n := e.eval(&f.samples[v.sample].launch, v.rest)
+		n := e.eval(&f.samples[v.sample].launch, v.rest, v.at.index)
 		if n < v.extent.lo || n > v.extent.hi {
 			return 0, false
 		}
@@ -256,7 +266,11 @@ func (f *fitter) holds(e *expr, views []view) (except float64, ok bool) {
 }
 
 // slot finds the candidates of one pointer.
-func (f *fitter) slot(views []view) []candidate {
+func (f *fitter) slot(slot uint16) []candidate {
+	views := f.views[slot]
+	if f.isArray(slot) {
+		return f.ofElements(views)
+	}
 	classes := f.classesOf(views)
 	far := slices.ContainsFunc(views, func(v view) bool { return len(v.chunks) > 1 || !v.own && len(v.chunks) > 0 })
 	var list []candidate
@@ -282,6 +296,9 @@ func (f *fitter) classesOf(views []view) []class {
 			n.varies = n.varies || n.values[i] != n.values[0]
 		}
 		list = append(list, n)
+	}
+	if f.isArray(views[0].at.slot) {
+		list = f.elements(list, views)
 	}
 	return append(list, restClass(views))
 }
@@ -374,7 +391,7 @@ func (f *fitter) behind(views []view, stretch []span, start expr) ([]bound, bool
 	for i := range views {
 		v := &views[i]
 		s := f.samples[v.sample]
-		base, end := v.at.address+start.eval(&s.launch, v.rest), stretch[i].end
+		base, end := v.at.address+start.eval(&s.launch, v.rest, v.at.index), stretch[i].end
 		list[i] = bound{hi: v.rest, softHi: v.rest}
 		if end == 0 {
 			continue

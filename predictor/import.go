@@ -78,7 +78,7 @@ func (x *ExportedVariant) leaf() (*variant, error) {
 		if err != nil {
 			return nil, err
 		}
-		if s.at >= mapSlot+maxMaps || i > 0 && v.slots[i-1].at >= s.at {
+		if s.at >= mapSlot+maxMaps || i > 0 && v.slots[i-1].last >= s.at {
 			return nil, fmt.Errorf("pointer %d is out of order", s.at)
 		}
 		v.whole = v.whole && !s.in.wide
@@ -88,7 +88,16 @@ func (x *ExportedVariant) leaf() (*variant, error) {
 }
 
 func (p *ExportedPointer) slot() (slot, error) {
-	s := slot{at: p.At}
+	s := slot{series: single(p.At)}
+	if p.Live != "" {
+		var err error
+		if s.live, err = parseSource(p.Live); err != nil {
+			return s, fmt.Errorf("pointer %d: %w", p.At, err)
+		}
+		if s.last = p.Last; !s.series.is() || !s.series.valid() {
+			return s, fmt.Errorf("pointer %d: no array to %d of %v", p.At, p.Last, s.live)
+		}
+	}
 	for a := Read; a <= Either; a++ {
 		if p.Access == a.String() {
 			s.in.access = a

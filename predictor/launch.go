@@ -52,6 +52,7 @@ type pointer struct {
 	slot    uint16
 	address uint64
 	in      Range
+	index   uint16 // its number in an array: the slot is that of the array's first then
 }
 
 // mapSlot is where the slots of tensor maps begin.
@@ -82,18 +83,25 @@ func (w *wordSet) add(at int)      { w[at/512] |= 1 << (at / 8 % 64) }
 // of the set are none.
 func (l *Launch) appendPointers(dst []pointer, ranges *Ranges, not *wordSet) []pointer {
 	p := l.params()
-	for at := 0; at+8 <= len(p); at += 8 {
-		word := binary.LittleEndian.Uint64(p[at:])
-		if word < ranges.low || word >= ranges.end || not.has(at) {
+	low, span := ranges.low, ranges.end-ranges.low
+	var in Range // the last one's: the next one often points into the same
+	for at := 0; len(p) >= 8; at, p = at+8, p[8:] {
+		word := binary.LittleEndian.Uint64(p)
+		if word-low >= span || not.has(at) {
 			continue
 		}
-		if in, ok := ranges.Find(word); ok {
-			dst = append(dst, pointer{uint16(at), word, in})
+		if !in.holds(word) {
+			r, ok := ranges.Find(word)
+			if !ok {
+				continue
+			}
+			in = r
 		}
+		dst = append(dst, pointer{slot: uint16(at), address: word, in: in})
 	}
 	for i := range min(len(l.Maps), maxMaps) {
 		if in, ok := ranges.Find(l.Maps[i].Base); ok {
-			dst = append(dst, pointer{uint16(mapSlot + i), l.Maps[i].Base, in})
+			dst = append(dst, pointer{slot: uint16(mapSlot + i), address: l.Maps[i].Base, in: in})
 		}
 	}
 	return dst
@@ -109,6 +117,26 @@ func (l *Launch) appendScalars(w *wordSet) {
 			w.add(at)
 		}
 	}
+}
+
+// drop takes a word out.
+func (w *wordSet) drop(at int) { w[at/512] &^= 1 << (at / 8 % 64) }
+
+// scalars notes which words of a launch hold no address.
+func (m *Model) scalars(l *Launch) {
+	l.appendScalars(&m.not)
+	m.except()
+}
+
+// except leaves out those of arrays: what they hold where there is no element says nothing.
+func (m *Model) except() {
+	m.root.leaves(func(v *variant) {
+		for i := range v.slots {
+			if a := &v.slots[i].series; a.is() {
+				a.except(&m.not)
+			}
+		}
+	})
 }
 
 // maxMaps bounds the tensor maps of a launch.

@@ -24,14 +24,15 @@ type Outcome struct {
 // time of the launch. Launches of which nothing can be learnt (no parameters, no
 // pointer) are ignored.
 func (m *Model) Observe(l *Launch, ranges *Ranges, o *Observation) Outcome {
-	l.appendScalars(&m.not)
+	m.scalars(l)
 	pointers := l.appendPointers(nil, ranges, &m.not)
 	if len(pointers) == 0 {
 		return Outcome{}
 	}
 	m.stats.Observations++
 	out := m.judge(l, pointers, o)
-	s, ok := newSample(l, pointers, ranges, o)
+	not := m.layout.noPointers()
+	s, ok := newSample(l, l.appendPointers(nil, ranges, &not), ranges, o) // what is no pointer now may be one of an array
 	if !ok {
 		m.stats.Ragged++
 		m.giveUp()
@@ -44,6 +45,7 @@ func (m *Model) Observe(l *Launch, ranges *Ranges, o *Observation) Outcome {
 	}
 	m.learn(s, pointers, &out)
 	m.extend()
+	m.except()
 	m.teach(s, pointers)
 	return out
 }
@@ -155,7 +157,7 @@ func (m *Model) rest() {
 // agrees says whether a variant's templates, verified or not, predicted a sample.
 func (m *Model) agrees(v *variant, s *sample) bool {
 	f := fitter{layout: &m.layout, effort: &effort{maxEffort}, samples: []*sample{s}}
-	f.pointers = append(f.pointers, s.pointers(&m.not))
+	f.pointers = append(f.pointers, v.assign(s.pointers(&m.not), &s.launch))
 	var out fitted
 	for i := range f.pointers[0] {
 		p := &f.pointers[0][i]

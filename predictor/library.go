@@ -75,7 +75,7 @@ func (m *Model) setLayout(params []Param) {
 	m.layout = layout{params: params, known: len(params) > 0}
 	m.not = m.layout.noPointers()
 	for _, s := range m.samples {
-		s.launch.appendScalars(&m.not)
+		m.scalars(&s.launch)
 	}
 }
 

@@ -113,15 +113,23 @@ func (m *Model) append(dst []Touch, l *Launch, pointers []pointer) ([]Touch, Bas
 // appendTouches evaluates the templates of a variant.
 func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basis Basis) ([]Touch, Basis) {
 	var m magnitudes
+	var made [maxReaching]uint16 // of each slot: the touch, and one more
 	larger, at := v.reaching != nil && l.threads() > v.threads, 0
 	for i := range pointers {
 		p := &pointers[i]
-		for at < len(v.slots) && v.slots[at].at < p.slot {
-			at++
+		at = v.seek(at, p)
+		s, live := v.known(at, p, l)
+		if !live {
+			continue
 		}
-		s := &anyAllocation
-		if at < len(v.slots) && v.slots[at].at == p.slot {
-			s = &v.slots[at]
+		if s == nil {
+			s = &anyAllocation
+		}
+		if s.twin > 0 && (!larger || !s.vague || v.reaching.slots[at].same == s.twin-1) {
+			if k := made[s.twin-1]; k > 0 && dst[k-1].Base == p.address {
+				dst = append(dst, dst[k-1])
+				continue
+			}
 		}
 		if s.in.wide {
 			basis = min(basis, Partly)
@@ -130,7 +138,7 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		if s.near > 0 {
 			touch, ok = s.longest(touch, l, p)
 		}
-		if larger && s.vague && !s.in.wide {
+		if larger && s.vague && !s.in.wide && !s.is() {
 			if m[one] == 0 {
 				v.reaching.read(l, &m)
 			}
@@ -138,6 +146,9 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 		}
 		if ok {
 			dst = append(dst, touch)
+			if at < maxReaching && len(dst) < 1<<16 {
+				made[at] = uint16(len(dst))
+			}
 		}
 	}
 	return dst, basis
@@ -148,7 +159,7 @@ func (v *variant) appendTouches(dst []Touch, l *Launch, pointers []pointer, basi
 func (s *slot) longest(t Touch, l *Launch, p *pointer) (Touch, bool) {
 	room := p.in.End() - p.address
 	for i := range s.near {
-		t.Bytes = max(t.Bytes, min(s.rivals[i].bytes.eval(l, room), room))
+		t.Bytes = max(t.Bytes, min(s.rivals[i].bytes.eval(l, room, p.index), room))
 	}
 	t.Base, t.Access = p.address, s.in.access
 	return t, t.Bytes > 0

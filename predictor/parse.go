@@ -27,11 +27,32 @@ func parseSource(text string) (source, error) {
 		}
 		name = inner
 	}
+	name, over, divided := strings.Cut(name, "/")
 	var ok bool
-	if s.kind, s.at, ok = parseName(name); !ok || !s.valid() {
+	if s.kind, s.at, ok = parseName(name); ok && divided {
+		ok = s.parseOver(over)
+	}
+	if !ok || !s.valid() {
 		return s, fmt.Errorf("value %.40q: there is none of this name", text)
 	}
 	return s, nil
+}
+
+// parseOver reads what a value is divided by.
+func (s *source) parseOver(text string) bool {
+	parts := strings.Split(text, "/")
+	if s.kind != word32 || len(parts) > maxDivisors {
+		return false
+	}
+	s.kind = quotient
+	for i, part := range parts {
+		k, at, ok := parseName(part)
+		if !ok || k != word32 || at%4 != 0 || at > MaxParams-4 {
+			return false
+		}
+		s.over[i] = at/4 + 1
+	}
+	return true
 }
 
 var dimNames = map[string]source{
@@ -40,7 +61,7 @@ var dimNames = map[string]source{
 	"shared": {kind: sharedBytes}, "rest": {kind: rest}, "signature": {kind: signature},
 }
 
-var indexed = map[string]kind{"u32": word32, "u64": word64, "map": mapBytes, "pointer": isPointer}
+var indexed = map[string]kind{"u32": word32, "u64": word64, "each32": each32, "each64": each64, "map": mapBytes, "pointer": isPointer}
 
 func parseName(name string) (k kind, at uint16, ok bool) {
 	if s, ok := dimNames[name]; ok {

@@ -17,6 +17,7 @@ const (
 	reachBits    = 14  // how much longer than the shortest they may be
 	maxMagnitude = 120 // values that they are made of, told apart by what they were
 	maxMembers   = 4   // of those that were the same in all samples
+	muchLarger   = 3   // times as large as all samples
 	maxReaching  = 64  // pointers of one launch whose reach is worked out
 )
 
@@ -36,6 +37,8 @@ type slotReach struct {
 	list []reach
 	same int // the slot, before it, whose pointer was the same in all samples; -1: none
 	open bool
+	// most is the most that they said of a sample: where they say more now, a launch is larger.
+	most uint64
 }
 
 // reach is num times a product of magnitudes, the last of which is one, shifted to the right.
@@ -55,8 +58,43 @@ type magnitudes [128]float64 // of a power of two, so that no index is checked
 func (r *reaching) read(l *Launch, m *magnitudes) {
 	m[one] = 1
 	for i := range r.values {
-		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0)))
+		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0, 0)))
 	}
+}
+
+// gauge works out how far the pointers of the samples may have reached.
+func (v *variant) gauge() {
+	if v.reaching == nil {
+		return
+	}
+	for _, s := range v.samples {
+		var m magnitudes
+		v.reaching.read(&s.launch, &m)
+		for i := range v.reaching.slots {
+			r := &v.reaching.slots[i]
+			r.most = max(r.most, r.longest(&m, maxExtent))
+		}
+	}
+}
+
+// larger says whether a launch is much larger than all samples, as far as it shows: by its
+// threads, or, as there are kernels that always have as many as the device runs at once, by
+// how far pointers may reach of which the samples say next to nothing.
+func (v *variant) larger(l *Launch) bool {
+	if l.threads() > muchLarger*v.threads {
+		return true
+	}
+	if v.reaching == nil {
+		return false
+	}
+	var m magnitudes
+	v.reaching.read(l, &m)
+	for i := range v.slots {
+		if r := &v.reaching.slots[i]; v.slots[i].vague && r.most > 0 && r.longest(&m, maxExtent) > muchLarger*r.most {
+			return true
+		}
+	}
+	return false
 }
 
 // longest is what the longest expression says, most at most.
@@ -85,12 +123,21 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 	basis, at := Cautious, 0
 	for i := range pointers {
 		p := &pointers[i]
-		for at < len(v.slots) && v.slots[at].at < p.slot {
-			at++
+		at = v.seek(at, p)
+		s, live := v.known(at, p, l)
+		if !live {
+			continue
 		}
-		if at >= min(len(v.slots), maxReaching) || v.slots[at].at != p.slot || v.slots[at].in.wide || v.reaching.slots[at].open {
+		if s == nil || at >= maxReaching || s.in.wide || v.reaching.slots[at].open {
 			basis = Partly
 			dst = append(dst, Touch{Base: p.in.Base, Bytes: p.in.Bytes, Access: Either})
+			continue
+		}
+		if s.is() {
+			t, _ := s.in.touch(l, p)
+			if t, ok := s.longest(t, l, p); ok {
+				dst = append(dst, t)
+			}
 			continue
 		}
 		r := &v.reaching.slots[at]
@@ -99,12 +146,12 @@ func (v *variant) appendReach(dst []Touch, l *Launch, pointers []pointer) ([]Tou
 			length[at] = length[r.same]
 		} else {
 			length[at] = r.longest(&m, room)
-			if t, ok := v.slots[at].in.touch(l, p); ok {
+			if t, ok := s.in.touch(l, p); ok {
 				length[at] = max(length[at], t.Span().End()-p.address)
 			}
 		}
 		if n := min(length[at], room); n > 0 {
-			dst = append(dst, Touch{Base: p.address, Bytes: n, Access: v.slots[at].in.access})
+			dst = append(dst, Touch{Base: p.address, Bytes: n, Access: s.in.access})
 		}
 	}
 	return dst, basis
@@ -141,6 +188,7 @@ func (m *Model) extend() {
 
 func (v *variant) reach(l *layout) {
 	f := reacher{fitter: fitter{layout: l, effort: &effort{maxEffort}, samples: v.samples}, number: make(map[int]uint8)}
+	f.array = v.array()
 	f.collect()
 	twins := f.twins()
 	f.out = &reaching{slots: make([]slotReach, len(v.slots))}
@@ -154,11 +202,15 @@ func (v *variant) reach(l *layout) {
 				continue
 			}
 		}
+		if s.is() {
+			continue // its template is all that is known of it
+		}
 		if len(views) > 0 && !s.in.wide {
 			to.list, to.open = f.list(views, &s.in)
 		}
 	}
 	v.reaching = f.out
+	v.gauge()
 }
 
 // reacher finds the expressions.

@@ -191,7 +191,7 @@ func products(classes []class, triples int, e *effort, n int, try func(p []uint6
 	for i := range classes {
 		a := &classes[i]
 		try(a.values, i)
-		if i >= maxPairs || !e.spend(len(classes)-i) {
+		if i >= maxPairs || a.once || !e.spend(len(classes)-i) {
 			continue
 		}
 		for j := i; j < min(len(classes), maxPairs); j++ {
@@ -199,7 +199,7 @@ func products(classes []class, triples int, e *effort, n int, try func(p []uint6
 				continue
 			}
 			try(two, i, j)
-			if j >= triples || !e.spend(triples-j) {
+			if j >= triples || classes[j].once || !e.spend(triples-j) {
 				continue
 			}
 			for k := j; k < min(len(classes), triples); k++ {

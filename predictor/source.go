@@ -16,7 +16,12 @@ const (
 	blockDim
 	sharedBytes
 	mapBytes // what a tensor map spans
+	quotient // 4 bytes of the parameters, divided
 	rest     // from the pointer to its allocation's end
+	// Those are of an array's elements: 4 or 8 bytes of the parameters, as many further on
+	// as the element's number says.
+	each32
+	each64
 	// Those only tell variants apart.
 	isPointer // whether a word points into an allocation
 	signature // all values at once
@@ -44,10 +49,12 @@ type source struct {
 	kind   kind
 	change change
 	at     uint16
+	over   divisors // of a quotient
 }
 
-// read returns the value; 0 where the launch has no such value.
-func (s source) read(l *Launch, restBytes uint64) uint64 {
+// read returns the value; 0 where the launch has no such value. The rest is the pointer's,
+// index its number in an array.
+func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 	var v uint64
 	switch s.kind {
 	case word32:
@@ -68,8 +75,20 @@ func (s source) read(l *Launch, restBytes uint64) uint64 {
 		if int(s.at) < len(l.Maps) {
 			v = l.Maps[s.at].Bytes
 		}
+	case quotient:
+		if p := l.Params; int(s.at)+4 <= len(p) {
+			v = s.over.of(l, uint64(binary.LittleEndian.Uint32(p[s.at:])))
+		}
 	case rest:
 		v = restBytes
+	case each32:
+		if p, at := l.Params, int(s.at)+4*int(index); at+4 <= len(p) {
+			v = uint64(binary.LittleEndian.Uint32(p[at:]))
+		}
+	case each64:
+		if p, at := l.Params, int(s.at)+8*int(index); at+8 <= len(p) {
+			v = binary.LittleEndian.Uint64(p[at:])
+		}
 	}
 	return s.change.apply(v)
 }
@@ -98,13 +117,13 @@ func (c change) apply(v uint64) uint64 {
 }
 
 func (s source) valid() bool {
-	if s.change >= changeEnd {
+	if s.change >= changeEnd || (s.kind == quotient) != (s.over[0] > 0) || !s.over.valid() {
 		return false
 	}
 	switch s.kind {
-	case word32:
+	case word32, each32, quotient:
 		return s.at%4 == 0 && s.at <= MaxParams-4
-	case word64:
+	case word64, each64:
 		return s.at%8 == 0 && s.at <= MaxParams-8
 	case gridDim, blockDim:
 		return s.at < 3
@@ -134,6 +153,17 @@ func (s source) String() string {
 		name = "shared"
 	case mapBytes:
 		name = fmt.Sprintf("map[%d]", s.at)
+	case quotient:
+		name = fmt.Sprintf("u32[%d]", s.at)
+		for _, w := range s.over {
+			if w > 0 {
+				name += fmt.Sprintf("/u32[%d]", 4*w-4)
+			}
+		}
+	case each32:
+		name = fmt.Sprintf("each32[%d]", s.at)
+	case each64:
+		name = fmt.Sprintf("each64[%d]", s.at)
 	case rest:
 		name = "rest"
 	case isPointer:

@@ -66,7 +66,7 @@ func narrowTo(classes []class, views, some []view) []class {
 	for _, c := range classes {
 		n := class{source: c.source, bits: c.bits}
 		for i, at := 0, 0; i < len(views) && at < len(some); i++ {
-			if views[i].sample == some[at].sample {
+			if views[i].sample == some[at].sample && views[i].at == some[at].at {
 				n.values = append(n.values, c.values[i])
 				at++
 			}
@@ -111,7 +111,7 @@ func (f *finderOfChunks) chunks(stride, count scored) []candidate {
 	for i := range f.views {
 		v := &f.views[i]
 		l := &f.samples[v.sample].launch
-		step, n := stride.expr.eval(l, v.rest), count.expr.eval(l, v.rest)
+		step, n := stride.expr.eval(l, v.rest, v.at.index), count.expr.eval(l, v.rest, v.at.index)
 		bounds[i] = f.chunk(v, step, n)
 		if bounds[i].lo > bounds[i].hi {
 			return nil

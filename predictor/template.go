@@ -43,18 +43,18 @@ func (t *template) touch(l *Launch, p *pointer) (_ Touch, ok bool) {
 	room := p.in.End() - p.address
 	base := p.address
 	if t.start.n != 0 || t.start.add != 0 {
-		start := t.start.eval(l, room)
+		start := t.start.eval(l, room, p.index)
 		if start >= room {
 			return Touch{}, false
 		}
 		base, room = base+start, room-start
 	}
-	out := Touch{Base: base, Bytes: t.bytes.eval(l, p.in.End()-p.address), Access: t.access}
+	out := Touch{Base: base, Bytes: t.bytes.eval(l, p.in.End()-p.address, p.index), Access: t.access}
 	if out.Bytes == 0 {
 		return Touch{}, false
 	}
 	if t.strided() {
-		count, stride := t.count.eval(l, room), t.stride.eval(l, room)
+		count, stride := t.count.eval(l, room, p.index), t.stride.eval(l, room, p.index)
 		if count == 0 {
 			return Touch{}, false
 		}

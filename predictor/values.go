@@ -23,6 +23,7 @@ type class struct {
 	values []uint64 // by sample
 	varies bool
 	bits   float64 // beyond what saying one of so many costs
+	once   bool    // a product has one of those at most; they come last
 }
 
 // layout says which words of a kernel's parameters may be values.
@@ -109,6 +110,7 @@ func classesOf(l *layout, samples []*sample, pointer func(at uint16) bool) []cla
 		}
 		g.add(source{kind: mapBytes, at: uint16(i)})
 	}
+	g.list = append(g.list, quotients(g.list)...)
 	// What varies explains what varies; among constants the first parameters are
 	// the sizes as a rule, and large arrays come after them.
 	slices.SortStableFunc(g.list, func(a, b class) int {
@@ -135,7 +137,7 @@ func (g *gatherer) add(s source) {
 	c := class{source: s, values: make([]uint64, len(g.samples))}
 	var largest, h uint64
 	for i, sample := range g.samples {
-		v := s.read(&sample.launch, 0)
+		v := s.read(&sample.launch, 0, 0)
 		c.values[i] = v
 		largest = max(largest, v)
 		c.varies = c.varies || v != c.values[0]

@@ -2,6 +2,7 @@ package predictor
 
 import (
 	"cmp"
+	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -25,6 +26,7 @@ type variant struct {
 	// steady are the values that were the same in all samples: where one is another,
 	// a launch is beyond what is known.
 	steady []steady
+	dims   []steadyDim
 	// threads is how many the largest of the samples had.
 	threads uint64
 
@@ -44,13 +46,16 @@ type branch struct {
 // slot is a pointer's template, and those that explain the samples nearly as
 // well: where they disagree, a launch is worth looking at.
 type slot struct {
-	at     uint16
+	series // of one pointer, or of all elements
 	in     template
 	rivals []template
 	// near of the rivals, the first, are about as likely: the longest is predicted.
 	near int
 	// vague: the samples say next to nothing of it, as where all is small.
 	vague bool
+	// twin is an earlier slot with the same templates, counted from 1: where the pointers
+	// are the same as well, so are the touches, as of a matrix that is read and written.
+	twin int
 }
 
 // anyAllocation is the slot of a pointer of which nothing is known.
@@ -100,7 +105,7 @@ func (s source) tell(l *Launch, pointers []pointer, sign func() uint64) uint64 {
 	case signature:
 		return sign()
 	}
-	return s.read(l, 0)
+	return s.read(l, 0, 0)
 }
 
 // leaves calls yield with every variant that has templates.
@@ -119,9 +124,7 @@ func (v *variant) leaves(yield func(*variant)) {
 // grow fits a variant to samples, and splits it where one set of templates does
 // not explain them all.
 func grow(l *layout, samples []*sample, depth int, e *effort) (*variant, fitted) {
-	f := fitter{layout: l, effort: e, samples: samples}
-	f.collect()
-	all := f.fit()
+	f, all := fitAll(l, samples, e)
 	if all.plain() || len(samples) < 3 || depth == maxDepth || e.left < 0 {
 		return f.leaf(&all), all
 	}
@@ -133,6 +136,32 @@ func grow(l *layout, samples []*sample, depth int, e *effort) (*variant, fitted)
 		return best, fitted{bits: bits}
 	}
 	return f.leaf(&all), all
+}
+
+// fitAll fits one set of templates to samples: with an array where that says it in fewer
+// bits. Arrays have an effort of their own: most kernels have none.
+func fitAll(l *layout, samples []*sample, e *effort) (*fitter, fitted) {
+	plain := &fitter{layout: l, effort: e, samples: samples}
+	var best *fitter
+	var fit fitted
+	extra := &effort{maxEffort / arrayEffort}
+	for _, a := range plain.arrays() {
+		f := &fitter{layout: l, effort: extra, samples: samples, array: a.series}
+		f.collect()
+		out := f.fit()
+		out.bits += a.bits(plain.shortest())
+		if at := out.slot(a.at); at == nil || at.template().loose() {
+			continue // they may as well be none
+		}
+		if best == nil || out.bits < fit.bits {
+			best, fit = f, out
+		}
+	}
+	plain.collect()
+	if out := plain.fit(); best == nil || out.bits <= fit.bits {
+		return plain, out
+	}
+	return best, fit
 }
 
 // partition is samples told apart by a value.
@@ -295,16 +324,20 @@ func (f *fitter) remember(bits float64) (*variant, float64) {
 // leaf makes a variant of what was fitted.
 func (f *fitter) leaf(out *fitted) *variant {
 	v := &variant{samples: f.samples, observed: uint32(len(f.samples)), whole: out.whole(), trusted: f.trusted(out)}
-	v.settle(f.layout)
 	access := f.access(out)
 	for i := range out.slots {
 		s := &out.slots[i]
-		n := slot{at: s.slot, in: *s.template()}
+		n := slot{series: single(s.slot), in: *s.template()}
+		if f.isArray(s.slot) {
+			n.series = f.array
+		}
 		n.in.access = access[i]
 		n.vague = f.told(s.slot) < vagueBits
 		n.setRivals(s)
 		v.slots = append(v.slots, n)
 	}
+	v.settle(f.layout)
+	v.pair()
 	return v
 }
 
@@ -331,10 +364,26 @@ func near(chosen, other *candidate) bool {
 	return other.bits <= chosen.bits+nearBits && stretch(&chosen.template) && stretch(&other.template)
 }
 
-// steady is a value and where it is found.
+// steady is a word of the parameters, or a dimension, and where it is found.
 type steady struct {
-	at    source
-	value uint64
+	at    uint16
+	value uint32
+}
+
+type steadyDim struct {
+	of    source
+	value uint32
+}
+
+// pair finds the twins of slots.
+func (v *variant) pair() {
+	for i := range v.slots {
+		s := &v.slots[i]
+		s.twin = 1 + slices.IndexFunc(v.slots[:min(i, maxReaching)], func(o slot) bool {
+			return !o.is() && !s.is() && o.in == s.in && o.in.start == (expr{}) && !o.in.wide && o.near == s.near &&
+				slices.Equal(o.rivals[:o.near], s.rivals[:s.near])
+		})
+	}
 }
 
 const (
@@ -344,7 +393,7 @@ const (
 
 // settle notes the values that are the same in all samples.
 func (v *variant) settle(l *layout) {
-	v.steady, v.threads = nil, 0
+	v.steady, v.dims, v.threads = nil, nil, 0
 	for _, s := range v.samples {
 		v.threads = max(v.threads, s.launch.threads())
 	}
@@ -352,41 +401,63 @@ func (v *variant) settle(l *layout) {
 		return
 	}
 	add := func(at source) {
-		first := at.read(&v.samples[0].launch, 0)
-		if at.kind == word64 || first > steadyValue || len(v.steady) == maxSteady {
+		first := at.read(&v.samples[0].launch, 0, 0)
+		if at.kind == word64 || first > steadyValue || len(v.steady)+len(v.dims) == maxSteady {
 			return
 		}
 		for _, s := range v.samples[1:] {
-			if at.read(&s.launch, 0) != first {
+			if at.read(&s.launch, 0, 0) != first {
 				return
 			}
 		}
-		v.steady = append(v.steady, steady{at, first})
+		if at.kind == word32 {
+			v.steady = append(v.steady, steady{at.at, uint32(first)})
+		} else {
+			v.dims = append(v.dims, steadyDim{at, uint32(first)})
+		}
 	}
 	for _, d := range dims {
 		add(d)
 	}
 	pointers := v.samples[0].pointers(new(wordSet))
 	isPointer := func(at uint16) bool {
-		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at })
+		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at }) ||
+			slices.ContainsFunc(v.slots, func(s slot) bool { return s.holds(at) })
 	}
 	l.words(len(v.samples[0].launch.Params), isPointer, add)
+	for _, c := range classesOf(l, v.samples, isPointer) {
+		if n := c.values[0]; c.source.kind == quotient && !c.varies && n <= steadyValue {
+			v.dims = append(v.dims, steadyDim{c.source, uint32(n)})
+		}
+	}
 }
 
 // unsure says whether a launch is beyond what is known, and what would be touched
 // then is not clear.
 func (v *variant) unsure(l *Launch, pointers []pointer) bool {
-	if !v.strange(l) {
-		return false
-	}
-	return slices.ContainsFunc(v.slots, func(s slot) bool { return s.vague && !s.in.wide }) || v.disputed(l, pointers, false)
+	return v.strange(l) && (v.anyVague() || v.disputed(l, pointers, false))
+}
+
+// anyVague says whether the samples say next to nothing of some pointer that has a template.
+func (v *variant) anyVague() bool {
+	return slices.ContainsFunc(v.slots, func(s slot) bool { return s.vague && !s.in.wide })
 }
 
 // strange says whether a launch has another value where all samples had one.
 func (v *variant) strange(l *Launch) bool {
-	for i := range v.steady {
-		s := &v.steady[i]
-		if n := s.at.read(l, 0); n != s.value && n <= steadyValue {
+	for i := range v.dims {
+		d := &v.dims[i]
+		if n := uint32(d.of.read(l, 0, 0)); n != d.value && n <= steadyValue {
+			return true
+		}
+	}
+	p := l.Params
+	for _, s := range v.steady {
+		n := uint32(0)
+		if at := int(s.at); at+4 <= len(p) {
+			n = binary.LittleEndian.Uint32(p[at:])
+		}
+		if n != s.value && n <= steadyValue {
 			return true
 		}
 	}

@@ -83,7 +83,7 @@ func (s *scene) bound(p pointer, run span) bound {
 			break
 		}
 		switch {
-		case q.slot == p.slot:
+		case q.slot == p.slot && q.index == p.index:
 		case q.address <= p.address:
 			before = before || q.in.End() > block
 		case next == 0:

@@ -38,7 +38,10 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 		return true
 	case v.observed >= MaxObservations:
 		// Those of a first shape must not be all: what the next one is like they do not say.
-		return v.observed < mostObservations && !v.bare() && v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers)
+		if v.observed >= mostObservations || v.bare() {
+			return false
+		}
+		return v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers) || v.anyVague() && v.larger(l)
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:
@@ -57,7 +60,7 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 	case len(v.samples) < 3 || v.verified == 0 && !v.trusted || v.novel(&m.layout, l, m.pointers):
 		return true
 	}
-	return m.due(v, l)
+	return v.anyVague() && v.larger(l) || m.due(v, l)
 }
 
 // alike counts the samples whose launch had the same values.
@@ -115,12 +118,12 @@ func (v *variant) seen(layout *layout, l *Launch, pointers []pointer, bytes uint
 		return slices.ContainsFunc(pointers, func(p pointer) bool { return p.slot == at })
 	}
 	layout.words(len(l.Params), isPointer, func(w source) {
-		if w.kind != word32 || w.read(l, 0) > largestMode {
+		if w.kind != word32 || w.read(l, 0, 0) > largestMode {
 			return
 		}
 		var kinds []uint64
 		for _, s := range v.samples {
-			n := w.read(&s.launch, 0)
+			n := w.read(&s.launch, 0, 0)
 			if n > largestMode {
 				return
 			}
@@ -132,7 +135,7 @@ func (v *variant) seen(layout *layout, l *Launch, pointers []pointer, bytes uint
 			return
 		}
 		for i, s := range v.samples {
-			same[i] = same[i] && w.read(&s.launch, 0) == w.read(l, 0)
+			same[i] = same[i] && w.read(&s.launch, 0, 0) == w.read(l, 0, 0)
 		}
 	})
 	n := 0
@@ -147,15 +150,20 @@ func (v *variant) seen(layout *layout, l *Launch, pointers []pointer, bytes uint
 // disputed says whether templates that explain all samples disagree on a launch;
 // much, if asked: by a quarter and two blocks.
 func (v *variant) disputed(l *Launch, pointers []pointer, much bool) bool {
+	at := 0
 	for i := range pointers {
 		p := &pointers[i]
-		at, ok := v.slot(p.slot)
-		if !ok {
+		at = v.seek(at, p)
+		s, live := v.known(at, p, l)
+		if s == nil {
 			return true
 		}
-		t, _ := v.slots[at].in.touch(l, p)
-		for k := range v.slots[at].rivals {
-			r, _ := v.slots[at].rivals[k].touch(l, p)
+		if !live {
+			continue
+		}
+		t, _ := s.in.touch(l, p)
+		for k := range s.rivals {
+			r, _ := s.rivals[k].touch(l, p)
 			if far(&t, &r, much) {
 				return true
 			}
@@ -192,12 +200,12 @@ func (v *variant) novel(layout *layout, l *Launch, pointers []pointer) bool {
 		if found {
 			return
 		}
-		first := s.read(&v.samples[0].launch, 0)
-		if s.read(l, 0) == first {
+		first := s.read(&v.samples[0].launch, 0, 0)
+		if s.read(l, 0, 0) == first {
 			return
 		}
 		for _, other := range v.samples[1:] {
-			if s.read(&other.launch, 0) != first {
+			if s.read(&other.launch, 0, 0) != first {
 				return
 			}
 		}
