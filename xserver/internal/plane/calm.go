@@ -10,8 +10,12 @@ import "time"
 // for whom nobody waits.
 
 // brisk is for how long a process is not calm that has more edges than are seen of one
-// that is: its requests would not be counted any more.
-const brisk = 200 * time.Millisecond
+// that is: its requests would not be counted any more. One that was held up and catches
+// up has such edges once: it takes briskLooks looks at it within that time.
+const (
+	brisk      = 200 * time.Millisecond
+	briskLooks = 3
+)
 
 // calm says whether a process's edges may be heard late, by up to patience.
 func (p *Plane) calm(pr *process) bool {
@@ -36,8 +40,15 @@ func (p *Plane) calm(pr *process) bool {
 // missed takes in that a section had edges since the last look that nobody saw: more
 // than its idle and its ready edge. Where the loop itself came late that says nothing.
 func (p *Plane) missed(s *section, edges uint32) {
-	if s.process.calms && edges > 2 && !p.delayed {
-		s.process.briskUntil = p.now + brisk
+	pr := s.process
+	if !pr.calms || edges <= 2 || p.delayed {
+		return
+	}
+	if p.now >= pr.missesEnd {
+		pr.missesEnd, pr.misses = p.now+brisk, 0
+	}
+	if pr.misses++; pr.misses >= briskLooks {
+		pr.briskUntil, pr.misses = p.now+brisk, 0
 	}
 }
 

@@ -45,8 +45,8 @@ func TestWhoIsCalm(t *testing.T) {
 	want("the lowest by priority", low, true)
 }
 
-// TestBriskIsNotCalm: who has more edges than are seen of a calm one is not calm for a
-// while; unless the loop came late.
+// TestBriskIsNotCalm: who has more edges than are seen of a calm one, and not once or
+// twice, is not calm for a while; unless the loop came late.
 func TestBriskIsNotCalm(t *testing.T) {
 	r := newRig(t)
 	low := r.guest(1, 0)
@@ -66,6 +66,12 @@ func TestBriskIsNotCalm(t *testing.T) {
 	r.plane.delayed = true
 	edges(8, true)
 	r.plane.delayed = false
+	edges(4, true)
+	edges(4, true)
+	r.pass(brisk)
+	edges(4, true)
+	edges(4, true)
+	edges(2, true)
 	edges(4, false)
 	r.pass(brisk)
 	edges(2, true)

@@ -20,6 +20,8 @@ type process struct {
 	flood    flood
 
 	briskUntil time.Duration // it is not calm until then
+	missesEnd  time.Duration // looks are counted until then that saw not all its edges
+	misses     int           // how many did
 
 	scan scan
 	host hostPart // what it may take of the host
