@@ -17,17 +17,17 @@ type lull struct {
 	empty  int           // looks in a row that found nothing
 
 	// Rings of all bells in this window, and whether they were many in the last one.
-	windowEnd time.Duration
-	rings     int
-	many      bool
+	window time.Duration // when it began
+	rings  int
+	many   bool
 
 	regime uint64 // the plane's, when it was last asked who is calm
 }
 
 const (
-	lullWindow = 2 * patience
-	lullRings  = 4 // in a window: below that looking costs more than being woken
-	lullEmpty  = 2 // looks in vain after which it is listened to again
+	lullWindow = 2 * patience // at least
+	lullRings  = 4            // in as long: below that looking costs more than being woken
+	lullEmpty  = 2            // looks in vain after which it is listened to again
 )
 
 func (l *Loop) openLull() (err error) {
@@ -42,9 +42,9 @@ func (l *Loop) openLull() (err error) {
 func (l *Loop) countRing() {
 	c := &l.lull
 	now := l.plane.now
-	if now >= c.windowEnd {
-		c.many = c.rings >= lullRings && now < c.windowEnd+lullWindow
-		c.windowEnd, c.rings = now+lullWindow, 0
+	if took := now - c.window; took >= lullWindow {
+		c.many = time.Duration(c.rings)*lullWindow >= lullRings*took
+		c.window, c.rings = now, 0
 	}
 	c.rings++
 }
@@ -52,7 +52,7 @@ func (l *Loop) countRing() {
 // hearLull takes the bells of calm processes.
 func (l *Loop) hearLull() {
 	c := &l.lull
-	l.plane.delayed = l.plane.now-c.looked > 2*patience
+	l.plane.delayed = l.plane.now-c.looked > 2*l.plane.lag()
 	c.looked = l.plane.now
 	n, err := epollNow(c.epoll, c.events, 0)
 	if err != nil {
@@ -70,11 +70,11 @@ func (l *Loop) hearLull() {
 	case n == len(c.events): // there are more
 		l.lookAtLull(l.plane.now)
 	case c.at == 0 && c.many:
-		l.lookAtLull(patiently(l.plane.now))
+		l.lookAtLull(l.plane.nextLook())
 	case c.at != 0 && c.empty >= lullEmpty:
 		l.lookAtLull(0)
 	case c.at != 0:
-		c.at = patiently(l.plane.now)
+		c.at = l.plane.nextLook()
 	}
 }
 
