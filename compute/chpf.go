@@ -16,7 +16,7 @@ func CHPF() Policy {
 			Hints:   []string{"min-share"}, Strict: true, ByCPU: true,
 		},
 		fresh: func() Decider {
-			return newClasses(func(s *TaskState, _ time.Duration) rank { return steady(s.CPUPriority) })
+			return newSteady(func(s *TaskState, _ time.Duration) rank { return steady(s.CPUPriority) })
 		},
 	}
 }

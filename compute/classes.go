@@ -25,6 +25,7 @@ func steady(r int) rank { return rank{low: r, now: r, peak: r} }
 // decision costs what it changes and not what is registered.
 type classes struct {
 	rank     func(*TaskState, time.Duration) rank
+	steady   bool // ranks depend on nothing but hints and what the scheduler is told
 	tasks    map[TaskID]*classTask
 	classes  [MaxPriority - MinPriority + 1]class
 	taken    classSet // classes that a task is in
@@ -70,6 +71,13 @@ func (t *classTask) moves() int {
 
 // none is below every class: with no ready task all of them are open.
 const none = -1
+
+// newSteady is newClasses for ranks that are steady, whether the task has work or not.
+func newSteady(of func(*TaskState, time.Duration) rank) *classes {
+	h := newClasses(of)
+	h.steady = true
+	return h
+}
 
 func newClasses(of func(*TaskState, time.Duration) rank) *classes {
 	return &classes{

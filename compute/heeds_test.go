@@ -1,6 +1,8 @@
 package compute
 
 import (
+	"cmp"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -70,4 +72,64 @@ func isEdge(e Event) bool {
 		return true
 	}
 	return false
+}
+
+// asked is a policy whose deciders are asked about every edge.
+type asked struct{ Policy }
+
+func (p asked) Fresh() Decider { return struct{ Decider }{p.Policy.Fresh()} }
+
+// TestStirs: where nobody is asked about an edge everything comes out as if he were.
+func TestStirs(t *testing.T) {
+	stirred := 0
+	rapid.Check(t, func(t *rapid.T) {
+		first := rapid.SampledFrom(policies).Draw(t, "first")
+		history := drawn{policies: policies, devices: twoDevices, tasks: 8, steps: 60}.history(t)
+		type look struct {
+			now   time.Duration
+			out   Outcome
+			state []TaskState
+			plans [][]Slot
+		}
+		run := func(wrap func(Policy) Policy) (looks []look) {
+			steps := slices.Clone(history)
+			for i := range steps {
+				steps[i].events = slices.Clone(steps[i].events)
+				for j, e := range steps[i].events {
+					if c, ok := e.(PolicyChanged); ok {
+						steps[i].events[j] = PolicyChanged{wrap(c.Policy)}
+					}
+				}
+			}
+			s := NewScheduler(wrap(first))
+			play(s, steps, func(now time.Duration, events []Event, out Outcome) {
+				l := look{now: now, state: s.State()}
+				l.out = Outcome{slices.Clone(out.Grants), out.Next, slices.Clone(out.Replanned)}
+				for _, d := range twoDevices {
+					plan := slices.Collect(s.Timeline(d))
+					slices.SortFunc(plan, func(a, b Slot) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Task, b.Task)) })
+					l.plans = append(l.plans, plan)
+				}
+				seen := 0 // by deciders
+				for _, d := range s.domains {
+					seen += len(d.states)
+					d.states = d.states[:0]
+				}
+				if len(events) > 0 && len(out.Replanned) > 0 && seen == 0 {
+					stirred++
+				}
+				looks = append(looks, l)
+			})
+			return looks
+		}
+		quick := run(func(p Policy) Policy { return p })
+		for i, l := range run(func(p Policy) Policy { return asked{p} }) {
+			if !reflect.DeepEqual(quick[i], l) {
+				t.Fatalf("step %d:\n%+v\nasked:\n%+v", i, quick[i], l)
+			}
+		}
+	})
+	if stirred == 0 {
+		t.Error("everybody was always asked: the test is not what it says")
+	}
 }

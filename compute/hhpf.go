@@ -12,6 +12,6 @@ func HHPF() Policy {
 			Summary: "as HPF, with one highest priority over all devices",
 			Hints:   []string{"priority", "min-share"}, Strict: true, Machine: true,
 		},
-		fresh: func() Decider { return newClasses(byPriority) },
+		fresh: func() Decider { return newSteady(byPriority) },
 	}
 }

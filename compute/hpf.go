@@ -16,7 +16,7 @@ func HPF() Policy {
 			Summary: "the ready tasks of the highest priority run, all below are stopped",
 			Hints:   []string{"priority", "min-share"}, Strict: true,
 		},
-		fresh: func() Decider { return newClasses(byPriority) },
+		fresh: func() Decider { return newSteady(byPriority) },
 	}
 }
 

@@ -202,6 +202,9 @@ func (s *Scheduler) count(p *party, ready bool) {
 	if p.ready == 1 && ready {
 		p.readySince = s.now
 	}
+	if s.stir(p) {
+		return
+	}
 	s.touch(p)
 	if p.gang != nil {
 		p.gang.ready += step

@@ -215,6 +215,7 @@ func (p *player) setReady(ready bool) error {
 		p.device.AddLaunches(1)
 	} else {
 		p.queue.Sync(p.submitted)
+		p.device.SetIdleAt(uint64(MonotonicNS()))
 	}
 	p.device.SetReady(ready)
 	return p.attachment.Ring()

@@ -50,6 +50,7 @@ type ClientView struct {
 	ReadyAt       uint64 // CLOCK_MONOTONIC ns, statistics only
 	LastSubmitAt  uint64 // CLOCK_MONOTONIC ns, statistics only
 	WaitedFrom    uint64 // CLOCK_MONOTONIC ns: since when it waited for what ended in the last idle edge
+	IdleUS        uint32 // CLOCK_MONOTONIC us of the last idle edge, the low 32 bits; 0: not told
 	LevelMax      uint32 // 0: not known yet; at most MaxLevel
 	LevelWhy      LevelWhy
 }
@@ -114,6 +115,7 @@ func (b *Board) Snapshot(device int) ClientView {
 		ReadyAt:       atomic.LoadUint64(&c.ReadyAt),
 		LastSubmitAt:  atomic.LoadUint64(&c.LastSubmitAt),
 		WaitedFrom:    atomic.LoadUint64(&c.WaitedFrom),
+		IdleUS:        atomic.LoadUint32(&c.IdleUS),
 		LevelMax:      min(atomic.LoadUint32(&c.LevelMax), MaxLevel),
 		LevelWhy:      LevelWhy(atomic.LoadUint32(&c.LevelWhy)),
 	}
@@ -160,6 +162,14 @@ func (b *Board) Health() ClientHealth {
 	}
 }
 
+// Touch reads a word of each line that tells what a client claims for a device, for
+// nothing but to have the lines near.
+func (b *Board) Touch(device int) uint32 {
+	s, m := &b.page.Devices[device], &b.page.More[device]
+	return atomic.LoadUint32(&s.Client.Present) + atomic.LoadUint32(&s.Client.LevelMax) + atomic.LoadUint32(&s.ClientMemory.Did) +
+		uint32(atomic.LoadUint64(&m.Engine.Working)) + uint32(atomic.LoadUint64(&m.Library.Kept))
+}
+
 // Claim takes a section for a device: the identity first, then present. The
 // caller rings the eventfd afterwards.
 func (d Device) Claim(id Identity) {
@@ -199,6 +209,9 @@ func (d Device) SetTimes(readyAt, waitedFrom uint64) {
 	atomic.StoreUint64(&d.s.Client.ReadyAt, readyAt)
 	atomic.StoreUint64(&d.s.Client.WaitedFrom, waitedFrom)
 }
+
+// SetIdleAt says when the coming idle edge is; CLOCK_MONOTONIC ns.
+func (d Device) SetIdleAt(at uint64) { atomic.StoreUint32(&d.s.Client.IdleUS, uint32(at/1000)) }
 
 // SetLevelMax says the highest level that the client can do on the device, and
 // why it is no higher. The caller rings the eventfd afterwards.

@@ -354,6 +354,7 @@ void xm_dev_tell(struct xm_dev *dev, bool ready)
 		__atomic_store_n(&s->client.ready_at, dev->ready_at, RELAXED);
 	} else {
 		__atomic_store_n(&s->client.waited_from, waited_from(dev), RELAXED);
+		__atomic_store_n(&s->client.idle_us, (uint32_t)(xm_now() / 1000), RELAXED);
 	}
 	xm_dev_publish(dev);
 	__atomic_store_n(&s->client.ready, ready, RELAXED);

@@ -14,20 +14,22 @@ type lull struct {
 	events []unix.EpollEvent
 	at     time.Duration // next look; 0: it is listened to
 	looked time.Duration // last look
+	rang   []*process    // at this look; reused
+	word   uint64        // what fetch read; nobody looks at it
 	empty  int           // looks in a row that found nothing
 
 	// Rings of all bells in this window, and whether they were many in the last one.
-	windowEnd time.Duration
-	rings     int
-	many      bool
+	window time.Duration // when it began
+	rings  int
+	many   bool
 
 	regime uint64 // the plane's, when it was last asked who is calm
 }
 
 const (
-	lullWindow = 2 * patience
-	lullRings  = 4 // in a window: below that looking costs more than being woken
-	lullEmpty  = 2 // looks in vain after which it is listened to again
+	lullWindow = 2 * patience // at least
+	lullRings  = 4            // in as long: below that looking costs more than being woken
+	lullEmpty  = 2            // looks in vain after which it is listened to again
 )
 
 func (l *Loop) openLull() (err error) {
@@ -42,9 +44,9 @@ func (l *Loop) openLull() (err error) {
 func (l *Loop) countRing() {
 	c := &l.lull
 	now := l.plane.now
-	if now >= c.windowEnd {
-		c.many = c.rings >= lullRings && now < c.windowEnd+lullWindow
-		c.windowEnd, c.rings = now+lullWindow, 0
+	if took := now - c.window; took >= lullWindow {
+		c.many = time.Duration(c.rings)*lullWindow >= lullRings*took
+		c.window, c.rings = now, 0
 	}
 	c.rings++
 }
@@ -52,12 +54,13 @@ func (l *Loop) countRing() {
 // hearLull takes the bells of calm processes.
 func (l *Loop) hearLull() {
 	c := &l.lull
-	l.plane.delayed = l.plane.now-c.looked > 2*patience
+	l.plane.delayed = l.plane.now-c.looked > 2*l.plane.lag()
 	c.looked = l.plane.now
 	n, err := epollNow(c.epoll, c.events, 0)
 	if err != nil {
 		n = 0
 	}
+	l.fetch(c.events[:n])
 	for i := range c.events[:n] {
 		l.ring(c.events[i].Pad)
 	}
@@ -70,12 +73,56 @@ func (l *Loop) hearLull() {
 	case n == len(c.events): // there are more
 		l.lookAtLull(l.plane.now)
 	case c.at == 0 && c.many:
-		l.lookAtLull(patiently(l.plane.now))
+		l.lookAtLull(l.plane.nextLook())
 	case c.at != 0 && c.empty >= lullEmpty:
 		l.lookAtLull(0)
 	case c.at != 0:
-		c.at = patiently(l.plane.now)
+		c.at = l.plane.nextLook()
 	}
+}
+
+// fetch reads a word of everything that the rings of a look are about. Nearly all of it
+// was written by other processors or touched long ago, and an edge follows one pointer
+// after the other: read for all of them together, most of what is waited for comes at
+// the same time.
+func (l *Loop) fetch(events []unix.EpollEvent) {
+	c := &l.lull
+	clear(c.rang)
+	c.rang = c.rang[:0]
+	for i := range events {
+		if a, ok := l.byIndex[events[i].Pad]; ok {
+			c.rang = append(c.rang, a.process)
+		}
+	}
+	var sum uint64
+	for _, pr := range c.rang {
+		sum += uint64(pr.reach) + uint64(pr.flood.rings) + uint64(pr.misses)
+	}
+	for _, pr := range c.rang {
+		if s := pr.sections[0]; s != nil {
+			sum += uint64(s.idleAt) + uint64(s.view.Edge) + uint64(s.want) + uint64(s.did.Did) + s.grant.Task
+			sum += uint64(pr.Board.Touch(0))
+		}
+	}
+	for _, pr := range c.rang {
+		if s := pr.sections[0]; s != nil {
+			st := s.seat
+			sum += uint64(st.ready) + uint64(st.readyAt) + uint64(st.account.since) + uint64(st.hold)
+			if m := s.mem; m != nil {
+				sum += uint64(m.view.Allocated) + uint64(m.view.Kept) + uint64(m.view.In)
+			}
+		}
+	}
+	for _, pr := range c.rang {
+		if s := pr.sections[0]; s != nil {
+			t := s.seat.task
+			sum += uint64(t.books.met) + uint64(t.processes) + uint64(s.seat.use.from)
+			if s.seat.choice.Leads() {
+				sum++
+			}
+		}
+	}
+	c.word = sum
 }
 
 // lookAtLull has the lull looked at then, or listened to.

@@ -45,8 +45,8 @@ func TestWhoIsCalm(t *testing.T) {
 	want("the lowest by priority", low, true)
 }
 
-// TestBriskIsNotCalm: who has more edges than are seen of a calm one is not calm for a
-// while; unless the loop came late.
+// TestBriskIsNotCalm: who has more edges than are seen of a calm one, and not once or
+// twice, is not calm for a while; unless the loop came late.
 func TestBriskIsNotCalm(t *testing.T) {
 	r := newRig(t)
 	low := r.guest(1, 0)
@@ -66,9 +66,141 @@ func TestBriskIsNotCalm(t *testing.T) {
 	r.plane.delayed = true
 	edges(8, true)
 	r.plane.delayed = false
+	edges(4, true)
+	edges(4, true)
+	r.pass(brisk)
+	edges(4, true)
+	edges(4, true)
+	edges(2, true)
+	if r.plane.lag() != mostPatience {
+		t.Error("the looks are close already")
+	}
+	edges(4, true)
+	if r.plane.lag() != patience {
+		t.Error("the looks are not closer")
+	}
+	edges(4, true)
+	edges(4, true)
 	edges(4, false)
 	r.pass(brisk)
 	edges(2, true)
+}
+
+// TestLooksAreCloseWhileSomebodyIsKeptOut: whoever comes to wait then is heard soon.
+func TestLooksAreCloseWhileSomebodyIsKeptOut(t *testing.T) {
+	r := newRig(t)
+	low, high := r.guest(1, 0), r.guest(2, 5)
+	for range 3 * restATurn {
+		r.guest(compute.TaskID(10+r.ids), 0)
+	}
+	want := func(what string, lag time.Duration) {
+		t.Helper()
+		r.pass(10 * time.Millisecond)
+		if got := r.plane.lag(); got != lag {
+			t.Errorf("%s: looks every %v, want %v", what, got, lag)
+		}
+	}
+	want("nobody has work", mostPatience)
+	low.ready(true)
+	want("the lowest has", mostPatience)
+	high.ready(true)
+	want("it is kept out", patience)
+	high.ready(false)
+	want("it is let in", mostPatience)
+	high.ready(true)
+	r.turn(func(p *Plane) { p.Remove(low.id) })
+	want("one that was kept out has left", patience)
+	r.turn(func(p *Plane) { p.Remove(high.id) })
+	want("who kept them out has", mostPatience)
+	if r.plane.shut != 0 {
+		t.Errorf("%d are kept out", r.plane.shut)
+	}
+}
+
+// TestCalmHeardLate: a calm client's requests are counted as they were, by its own word,
+// however late its edges are heard, as long as not more than two of them were missed.
+func TestCalmHeardLate(t *testing.T) {
+	const ms = time.Millisecond
+	r := newRig(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low := r.guest(1, 0)
+	r.guest(2, 5)
+	pr := r.plane.processes[low.id]
+	pr.calms = true
+	at := func(ready bool) {
+		now := r.plane.clock(r.now)
+		if ready {
+			low.device.SetTimes(now, 0)
+		} else {
+			low.device.SetIdleAt(now)
+		}
+		low.device.SetReady(ready)
+	}
+	want := func(what string, n uint64, longest, ran time.Duration) {
+		t.Helper()
+		s := r.state(1)
+		if s.Requests.N != n || s.Requests.Max != longest || s.Ran != ran {
+			t.Errorf("%s: %d requests, the longest %v, ran for %v; want %d, %v, %v", what, s.Requests.N, s.Requests.Max, s.Ran, n, longest, ran)
+		}
+	}
+	wait := func(d time.Duration) { r.now += d }
+
+	at(true)
+	low.ring()
+	wait(2 * ms)
+	at(false)
+	wait(ms)
+	low.ring()
+	want("idle for a millisecond", 1, 2*ms, 3*ms)
+	if low.device.Watched() {
+		t.Error("it is still waited for")
+	}
+
+	wait(ms)
+	at(true)
+	wait(3 * ms)
+	at(false)
+	wait(ms / 2)
+	low.ring()
+	want("a whole request", 2, 3*ms, 3*ms) // it may have run, which nobody saw
+
+	at(true)
+	low.ring()
+	wait(4 * ms)
+	at(false)
+	wait(ms)
+	at(true)
+	wait(ms)
+	low.ring()
+	want("and again", 3, 4*ms, 9*ms)
+	if pr.sections[0].counted != true {
+		t.Error("it counts as idle")
+	}
+
+	// Idle for less than counts when it is looked at: it is waited out.
+	wait(ms)
+	at(false)
+	wait(ms / 10)
+	low.ring()
+	want("idle for a tenth", 3, 4*ms, 10*ms+ms/10)
+	wait(ms)
+	at(true)
+	wait(ms)
+	r.turn()
+	want("it came back after long enough", 4, 4*ms, 12*ms+ms/10)
+
+	// A client that does not tell, or lies, is believed as much as before.
+	for _, us := range []uint64{0, uint64(2 * time.Hour)} {
+		low.device.SetIdleAt(us)
+		before := r.state(1).Requests.N
+		low.device.SetReady(false)
+		low.ring()
+		if !low.device.Watched() || r.state(1).Requests.N != before {
+			t.Errorf("idle at %d: taken for idle at once", us)
+		}
+		r.pass(5 * ms)
+		low.ready(true)
+	}
 }
 
 // TestCalmWithWorkIsWokenAtOnce: that its bell was not heard yet does not have it sleep
@@ -233,7 +365,7 @@ func calmed(t *testing.T) (l *Loop, low, high Attachment) {
 	if err := l.SetCPUPriorities(map[compute.TaskID]int{low.Task: -1}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.call(func() { l.lull.many, l.lull.windowEnd = true, l.plane.now+time.Hour }); err != nil {
+	if err := l.call(func() { l.lull.many, l.lull.window = true, l.plane.now+time.Hour }); err != nil {
 		t.Fatal(err)
 	}
 	edge(t, low, true)

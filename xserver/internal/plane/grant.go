@@ -44,6 +44,7 @@ func (p *Plane) carryOut(grants []compute.Grant) {
 
 // takeIn takes in the policy's word on a seat.
 func (p *Plane) takeIn(st *seat, open bool, mode compute.Mode) {
+	p.shuts(st, !open)
 	st.open, st.mode = open, mode
 	st.device.chooser.Verdict(st.choice, open, mode)
 	p.touch(st.device)
@@ -65,6 +66,19 @@ func (p *Plane) admitFresh() {
 	}
 	clear(p.fresh)
 	p.fresh = p.fresh[:0]
+}
+
+// shuts takes in whether a seat is kept out.
+func (p *Plane) shuts(st *seat, shut bool) {
+	switch {
+	case st.shut == shut:
+		return
+	case shut:
+		p.shut++
+	default:
+		p.shut--
+	}
+	st.shut = shut
 }
 
 func (p *Plane) seat(g compute.Grant) *seat {

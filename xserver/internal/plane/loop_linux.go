@@ -310,7 +310,7 @@ func (l *Loop) wait() int {
 }
 
 // briefly is how far ahead the timer may stand for a wait that ends by it to count as short.
-const briefly = 2 * time.Millisecond
+const briefly = mostPatience + time.Millisecond
 
 // sleep waits for what epoll tells.
 func (l *Loop) sleep(events []unix.EpollEvent, wait int) (int, error) {
@@ -376,6 +376,7 @@ func (l *Loop) turn(events []unix.EpollEvent) {
 	l.recalm()
 	l.listen()
 	if l.lull.at != 0 {
+		l.lull.at = min(l.lull.at, l.plane.nextLook()) // somebody is kept out now
 		next = min(next, l.lull.at)
 	}
 	before := len(l.suspects)

@@ -95,37 +95,39 @@ type Plane struct {
 	list      []*device // the same in the order in which they came: what each turn goes over
 	offers    map[compute.Device]Offer
 
-	events    []compute.Event // of this turn
-	nextSched time.Duration   // the scheduler's timer; 0 none
-	nextBeat  time.Duration
-	beats     uint64     // that have begun
-	beating   []*process // that are still to have the present beat
-	beaten    []*process // what beating is a part of; reused
-	idling    []*section // idle, not confirmed yet
-	held      []*seat    // newcomers waiting for acknowledgements
-	nextAck   time.Duration
-	flooding  []*process      // throttled
-	stored    []board.Device  // gate words stored whose sleepers are not woken yet
-	asked     []board.Device  // the same of wishes
-	dozing    []*section      // stored as well, and nobody is in a hurry; see dozes
-	wakeAt    time.Duration   // when they are woken
-	fresh     []*seat         // the scheduler's first answer has just come
-	rests     []*seat         // whose verdicts are carried out later; see rest
-	dueRests  []*seat         // of those, whose are now
-	newcomers []compute.Grant // reused
-	touched   []*device       // whose chooser is to be asked
-	waiting   []*section      // whose client has not answered a wish yet
-	nextDid   time.Duration   // when to look for answers
-	looked    []*seat         // reused
-	halted    int             // processes that are stopped
-	delayed   bool            // the loop heard the calm later than it is to
-	ruled     ruled
-	regime    uint64        // counts changes of what calm goes by
-	newDevice bool          // one came of which the server may not know
-	mem       *keeper       // nil: memory is not managed
-	sampledAt time.Duration // when shares were sampled
-	trace     *tracer       // nil: nobody traces
-	ended     []TaskState   // the newest last
+	events     []compute.Event // of this turn
+	nextSched  time.Duration   // the scheduler's timer; 0 none
+	nextBeat   time.Duration
+	beats      uint64     // that have begun
+	beating    []*process // that are still to have the present beat
+	beaten     []*process // what beating is a part of; reused
+	idling     []*section // idle, not confirmed yet
+	held       []*seat    // newcomers waiting for acknowledgements
+	nextAck    time.Duration
+	flooding   []*process      // throttled
+	stored     []board.Device  // gate words stored whose sleepers are not woken yet
+	asked      []board.Device  // the same of wishes
+	dozing     []*section      // stored as well, and nobody is in a hurry; see dozes
+	wakeAt     time.Duration   // when they are woken
+	fresh      []*seat         // the scheduler's first answer has just come
+	rests      []*seat         // whose verdicts are carried out later; see rest
+	dueRests   []*seat         // of those, whose are now
+	newcomers  []compute.Grant // reused
+	touched    []*device       // whose chooser is to be asked
+	waiting    []*section      // whose client has not answered a wish yet
+	nextDid    time.Duration   // when to look for answers
+	looked     []*seat         // reused
+	halted     int             // processes that are stopped
+	delayed    bool            // the loop heard the calm later than it is to
+	shut       int             // seats that the policy keeps out, with work or not
+	ruled      ruled
+	closeUntil time.Duration // the calm are looked at closely until then
+	regime     uint64        // counts changes of what calm goes by
+	newDevice  bool          // one came of which the server may not know
+	mem        *keeper       // nil: memory is not managed
+	sampledAt  time.Duration // when shares were sampled
+	trace      *tracer       // nil: nobody traces
+	ended      []TaskState   // the newest last
 
 	stats Stats
 }
@@ -359,9 +361,13 @@ func (p *Plane) confirmIdle() {
 		s.view = s.process.Board.Snapshot(s.index)
 		switch {
 		case s.view.Ready: // it came back
-			s.idleAt = 0
+			idle, was := p.wasIdle(s, s.idleEdge)
+			if s.idleAt = 0; was {
+				p.count(s, false, idle)
+				p.count(s, true, p.readyAt(s))
+			}
 		case s.view.Edge != s.idleEdge: // it came back and is idle again, since when is not known
-			s.idleAt, s.idleEdge = p.now+p.idleAfter(s), s.view.Edge
+			s.idleAt, s.idleEdge = p.idleSince(s)+p.idleAfter(s), s.view.Edge
 			s.process.Board.Device(s.index).Watch(true)
 			later = append(later, s)
 		default:
@@ -389,11 +395,14 @@ func (p *Plane) next() time.Duration {
 		sooner(p.wakeAt)
 	}
 	for _, s := range p.idling {
-		at := s.idleAt
-		if p.patient(s.seat.device) {
-			at = patiently(at)
+		switch {
+		case s.process.calms:
+			sooner(after(s.idleAt, p.lag()))
+		case p.patient(s.seat.device):
+			sooner(patiently(s.idleAt))
+		default:
+			sooner(s.idleAt)
 		}
-		sooner(at)
 	}
 	for _, st := range p.held {
 		sooner(st.hold)
@@ -424,7 +433,7 @@ func (p *Plane) next() time.Duration {
 const patience = time.Millisecond
 
 // patiently is when a timer for that time may come.
-func patiently(at time.Duration) time.Duration { return (at/patience + 1) * patience }
+func patiently(at time.Duration) time.Duration { return after(at, patience) }
 
 // patient says whether nobody waits for anybody on a device.
 func (p *Plane) patient(d *device) bool {

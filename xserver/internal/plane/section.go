@@ -20,6 +20,8 @@ type process struct {
 	flood    flood
 
 	briskUntil time.Duration // it is not calm until then
+	missesEnd  time.Duration // looks are counted until then that saw not all its edges
+	misses     int           // how many did
 
 	scan scan
 	host hostPart // what it may take of the host
@@ -64,6 +66,7 @@ type seat struct {
 	known    bool // the scheduler has answered
 	fresh    bool // just now, and nothing is stored yet
 	open     bool // the policy's word; what holds is the choice's order
+	shut     bool // it keeps the seat out
 	rest     rest // a newer word that is not carried out yet
 	mode     compute.Mode
 	hold     time.Duration // newcomer: closed until acknowledged or then; 0 no
@@ -234,6 +237,7 @@ func (p *Plane) leave(s *section) {
 	st.task.books.past.add(&st.account)
 	p.uses(st, false)
 	p.noteGone(st)
+	p.shuts(st, false)
 	p.unhold(st)
 	p.dropRest(st)
 	p.fresh = slices.DeleteFunc(p.fresh, func(x *seat) bool { return x == st })
@@ -277,10 +281,17 @@ func (p *Plane) lookAt(s *section) {
 		// It says what it said when its queues were found empty.
 	case s.view.Ready:
 		s.presume(false)
+		idle, was := p.wasIdle(s, before.Edge)
 		p.stopIdling(s)
+		if was {
+			p.count(s, false, idle)
+		}
 		p.count(s, true, p.readyAt(s))
 	default:
 		s.presume(false)
+		if ready, had := p.hadWork(s, before.Edge); had {
+			p.count(s, true, ready)
+		}
 		if s.counted {
 			p.startIdling(s)
 		}
@@ -294,11 +305,17 @@ func (p *Plane) startIdling(s *section) {
 	if s.idleAt != 0 && s.idleEdge == s.view.Edge {
 		return
 	}
+	since := p.idleSince(s)
+	at := since + p.idleAfter(s)
 	if s.idleAt == 0 {
+		if at <= p.now { // heard late
+			p.count(s, false, since)
+			return
+		}
 		p.idling = append(p.idling, s)
 		s.process.Board.Device(s.index).Watch(true)
 	}
-	s.idleAt, s.idleEdge = p.now+p.idleAfter(s), s.view.Edge
+	s.idleAt, s.idleEdge = at, s.view.Edge
 }
 
 // idleAfter is how long a section has to be idle until that counts.
@@ -312,12 +329,21 @@ func (p *Plane) idleAfter(s *section) time.Duration {
 // readyAt is when a section that turned ready did so: by its own word, as far as
 // that is not too far from when it was heard.
 func (p *Plane) readyAt(s *section) time.Duration {
-	const believed = 5 * time.Millisecond
-	now := p.clock(p.now)
-	if at := s.view.ReadyAt; p.cfg.Epoch != 0 && at < now && now-at < uint64(believed) {
-		return p.now - time.Duration(now-at)
+	if at, told := p.toldReady(s); told {
+		return at
 	}
 	return p.now
+}
+
+// believed is how much older an edge may be, by its client's word, than when it is heard.
+const believed = 3 * mostPatience
+
+func (p *Plane) toldReady(s *section) (at time.Duration, told bool) {
+	now := p.clock(p.now)
+	if at := s.view.ReadyAt; p.cfg.Epoch != 0 && at < now && now-at < uint64(believed) {
+		return p.now - time.Duration(now-at), true
+	}
+	return 0, false
 }
 
 // count makes a section count as ready, or not, since then.

@@ -66,7 +66,7 @@ type ClientLine struct {
 	Edge          uint32 `c:"edge" doc:"adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching"`
 	Acked         uint32 `c:"acked" doc:"last gate word that every launching thread has seen, or the watchdog for them"`
 	Waiting       uint32 `c:"waiting" doc:"threads blocked at the gate or over the bound"`
-	_             uint32 `c:"pad0"`
+	IdleUS        uint32 `c:"idle_us" doc:"CLOCK_MONOTONIC us of the last idle edge, the low 32 bits; 0: not told"`
 	Launches      uint64 `c:"launches" doc:"commands admitted; monotone, refreshed in slow paths"`
 	OpenedByLease uint32 `c:"opened_by_lease" doc:"gates the client opened itself because the lease ran out"`
 	_             uint32 `c:"pad1"`

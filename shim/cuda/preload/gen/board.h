@@ -121,7 +121,7 @@ struct xm_client_line {
 	uint32_t edge; /* adds 1 at every ready or idle edge: store ready, store edge, full fence, then write 1 to the eventfd unless watching */
 	uint32_t acked; /* last gate word that every launching thread has seen, or the watchdog for them */
 	uint32_t waiting; /* threads blocked at the gate or over the bound */
-	uint32_t pad0;
+	uint32_t idle_us; /* CLOCK_MONOTONIC us of the last idle edge, the low 32 bits; 0: not told */
 	uint64_t launches; /* commands admitted; monotone, refreshed in slow paths */
 	uint32_t opened_by_lease; /* gates the client opened itself because the lease ran out */
 	uint32_t pad1;
@@ -148,7 +148,7 @@ _Static_assert(offsetof(struct xm_client_line, ready) == 4, "offset of xm_client
 _Static_assert(offsetof(struct xm_client_line, edge) == 8, "offset of xm_client_line.edge");
 _Static_assert(offsetof(struct xm_client_line, acked) == 12, "offset of xm_client_line.acked");
 _Static_assert(offsetof(struct xm_client_line, waiting) == 16, "offset of xm_client_line.waiting");
-_Static_assert(offsetof(struct xm_client_line, pad0) == 20, "offset of xm_client_line.pad0");
+_Static_assert(offsetof(struct xm_client_line, idle_us) == 20, "offset of xm_client_line.idle_us");
 _Static_assert(offsetof(struct xm_client_line, launches) == 24, "offset of xm_client_line.launches");
 _Static_assert(offsetof(struct xm_client_line, opened_by_lease) == 32, "offset of xm_client_line.opened_by_lease");
 _Static_assert(offsetof(struct xm_client_line, pad1) == 36, "offset of xm_client_line.pad1");

@@ -411,6 +411,7 @@ static void waits(void)
         SOON(!word(&line->ready));
         TRUE(line->ready_at >= before);
         TRUE(line->waited_from >= line->ready_at && line->waited_from <= now());
+        TRUE(line->idle_us - (uint32_t)(line->waited_from / 1000) <= (uint32_t)((now() - line->waited_from) / 1000) + 1);
         if (line->waited_from < from) /* the tail saw the end while the program slept */
             WANT(line->waited_from, line->ready_at);
     }
