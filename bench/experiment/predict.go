@@ -5,14 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"xmsched/bench/internal/limit"
 	"xmsched/bench/rows"
@@ -165,15 +162,15 @@ func (l *Lab) predict(ctx context.Context, p Predict, workload string) ([]rows.R
 	}
 	runs := p.runs(workload, mib, dense)
 	dir := filepath.Join(cmp.Or(p.Logs, l.dir), "predict-"+workload)
-	learnt, judged := learning{dir, dir + ".learnt"}, dir + ".judged"
-	took, err := l.predictLearn(ctx, p, runs.learn, learnt)
+	learnt, judged := learning{dir, dir + ".learnt"}, learning{"off", dir + ".judged"}
+	took, err := l.predictRuns(ctx, p, runs.learn, learnt)
 	if err != nil {
 		return nil, fmt.Errorf("learning: %w", err)
 	}
-	if err := l.predictJudged(ctx, p, runs.judge, judged); err != nil {
+	if _, err := l.predictRuns(ctx, p, runs.judge, judged); err != nil {
 		return nil, fmt.Errorf("judging: %w", err)
 	}
-	j, err := judge(dir, learnt.log, judged)
+	j, err := judge(dir, learnt.log, judged.log)
 	if err != nil {
 		return nil, err
 	}
@@ -184,9 +181,9 @@ func (l *Lab) predict(ctx context.Context, p Predict, workload string) ([]rows.R
 // at most.
 const predictTimeout = 4 * time.Minute
 
-// predictLearn makes the runs that are learnt from, one after the other, and says how long
-// they took.
-func (l *Lab) predictLearn(ctx context.Context, p Predict, runs []predictRun, w way) (time.Duration, error) {
+// predictRuns makes the runs, one after the other, as nothing is looked at of programs that
+// compete, and says how long they took.
+func (l *Lab) predictRuns(ctx context.Context, p Predict, runs []predictRun, w way) (time.Duration, error) {
 	began := time.Now()
 	for _, r := range runs {
 		if err := l.predictRun(ctx, p, r, w); err != nil {
@@ -194,29 +191,6 @@ func (l *Lab) predictLearn(ctx context.Context, p Predict, runs []predictRun, w 
 		}
 	}
 	return time.Since(began), nil
-}
-
-// predictJudged makes the runs that are judged by, at once, as nobody asks how long they
-// take, and puts their logs together.
-func (l *Lab) predictJudged(ctx context.Context, p Predict, runs []predictRun, log string) error {
-	all, ctx := errgroup.WithContext(ctx)
-	logOf := func(i int) string { return fmt.Sprintf("%s.%d", log, i) }
-	for i, r := range runs {
-		all.Go(func() error { return l.predictRun(ctx, p, r, learning{"off", logOf(i)}) })
-	}
-	if err := all.Wait(); err != nil {
-		return err
-	}
-	var whole []byte
-	for i := range runs {
-		data, err := os.ReadFile(logOf(i))
-		if err != nil {
-			return fmt.Errorf("nothing was looked at: %w", err)
-		}
-		whole = append(whole, data...)
-		_ = os.Remove(logOf(i)) // it is in the whole
-	}
-	return os.WriteFile(log, whole, 0o600)
 }
 
 func (l *Lab) predictRun(ctx context.Context, p Predict, r predictRun, w way) (err error) {
