@@ -11,7 +11,7 @@ import (
 // else that is not touched. The elements are of one template, whose values may be those
 // of arrays beside it; so an element is known that no launch had before.
 
-// array is where one lies: from the first pointer's slot to the last that there is room
+// series is where an array lies: from the first pointer's slot to the last that there is room
 // for.
 type series struct {
 	at, last uint16
