@@ -37,3 +37,40 @@ func TestLargerLaunchesAreWorthALook(t *testing.T) {
 		}
 	}
 }
+
+// averaging is a launch over all elements of an output that is as large as its input.
+func averaging(batch, c, h, x, y uint64) made {
+	n := batch * c * h * h
+	p := new(args).u32(n).align(8).u64(x, c, h, h, h, h).u32(3, 3, 1, 1, 1, 1).u64(y)
+	return made{
+		Launch{Grid: dim(ceil(n, 1024), 1, 1), Block: dim(1024, 1, 1), Params: p.b},
+		[]Touch{read(x, 4*n), write(y, 4*n)},
+	}
+}
+
+// TestAStretchOfAFewBlocksIsNotTakenForConstant: eight launches of Inception-v3's average
+// pooling, of one batch, as an H200 had them, are of two or three blocks each, which a
+// constant explains. A larger one may touch more, and one that is much larger is looked at.
+func TestAStretchOfAFewBlocksIsNotTakenForConstant(t *testing.T) {
+	w := newWorld(1, true)
+	a, b, large := w.allocate(20<<20).Base, w.allocate(18<<20).Base, w.allocate(200<<20).Base
+	m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "averaging"}}, 1)
+	for _, l := range []made{
+		averaging(3, 192, 35, a+0xc61e00, a+0xf13000), averaging(3, 256, 35, b, b+0x396c00),
+		averaging(3, 288, 35, b+0x396c00, a+0xdba800), averaging(3, 768, 17, b, a+0xc61e00),
+		averaging(3, 768, 17, a+0xc61e00, a+0xeec200), averaging(3, 768, 17, a+0xc61e00, a+0xeec200),
+		averaging(3, 288, 35, b+0x396c00, a+0xdba800), averaging(3, 288, 35, b+0x396c00, a+0xdba800),
+	} {
+		m.Observe(&l.launch, &w.ranges, &Observation{Touched: blocks(l.touched), Grain: Block})
+	}
+	for _, l := range []made{averaging(5, 288, 35, large, large+(50<<20)), averaging(12, 192, 35, large, large+(50<<20))} {
+		predicted, basis := m.AppendTouches(nil, &l.launch, &w.ranges)
+		if s, _ := CompareBlocks(predicted, blocks(l.touched), nil); s.Blocks.Missed() > 0 {
+			t.Errorf("%v: %d of %d blocks missed", basis, s.Blocks.Missed(), s.Blocks.Touched)
+		}
+	}
+	l := averaging(12, 192, 35, large, large+(50<<20))
+	if !m.Worth(&l.launch, &w.ranges) {
+		t.Error("a launch that is four times as large is not looked at")
+	}
+}

@@ -332,8 +332,8 @@ func (f *fitter) leaf(out *fitted) *variant {
 			n.series = f.array
 		}
 		n.in.access = access[i]
-		n.vague = f.told(s.slot) < vagueBits
 		n.setRivals(s)
+		n.vague = f.told(s.slot) < vagueBits || n.flat()
 		v.slots = append(v.slots, n)
 	}
 	v.settle(f.layout)
@@ -355,6 +355,12 @@ func (n *slot) setRivals(s *slotFit) {
 		}
 		n.rivals = slices.Insert(n.rivals, at, other.template)
 	}
+}
+
+// flat says whether the samples, though they are of several blocks, do not tell a stretch
+// that is always as long from one that grows with a launch.
+func (n *slot) flat() bool {
+	return n.in.bytes.n == 0 && n.in.bytes.add >= int64(Block) && slices.ContainsFunc(n.rivals, func(r template) bool { return r.bytes.n > 0 })
 }
 
 // near says whether another stretch is about as likely as the one that was chosen, and
