@@ -58,7 +58,10 @@ type magnitudes [128]float64 // of a power of two, so that no index is checked
 func (r *reaching) read(l *Launch, m *magnitudes) {
 	m[one] = 1
 	for i := range r.values {
-		m[r.magnitude[i]] = max(m[r.magnitude[i]], float64(r.values[i].read(l, 0, 0)))
+		n := float64(r.values[i].word(l))
+		if to := &m[r.magnitude[i]&127]; n > *to {
+			*to = n
+		}
 	}
 }
 

@@ -93,6 +93,17 @@ func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 	return s.change.apply(v)
 }
 
+// word is read of a value that is no element's and no rest: nearly all are plain words.
+func (s *source) word(l *Launch) uint64 {
+	if s.kind != word32 || s.change != plain {
+		return s.read(l, 0, 0)
+	}
+	if p, at := l.Params, int(s.at); at+4 <= len(p) {
+		return uint64(binary.LittleEndian.Uint32(p[at:]))
+	}
+	return 0
+}
+
 func (c change) apply(v uint64) uint64 {
 	switch c {
 	case plain:
