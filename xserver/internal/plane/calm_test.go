@@ -483,3 +483,63 @@ func TestCalmRequestWhileIdling(t *testing.T) {
 		t.Errorf("%d requests, the longest %v; want 2, %v", s.Requests.N, s.Requests.Max, 2*ms)
 	}
 }
+
+// TestCalmRequestsAreAllCounted: whatever the rhythm of a calm client, its requests are
+// counted, or it is calm no more.
+func TestCalmRequestsAreAllCounted(t *testing.T) {
+	const us, span = time.Microsecond, 20 * time.Second
+	for _, c := range []struct{ work, idle time.Duration }{
+		{300 * us, 300 * us}, {300 * us, 700 * us}, {500 * us, 500 * us}, {500 * us, 1500 * us}, {time.Millisecond, time.Millisecond}, {700 * us, 1400 * us},
+		{time.Millisecond, 2 * time.Millisecond}, {2 * time.Millisecond, time.Millisecond}, {2 * time.Millisecond, 3 * time.Millisecond}, {5 * time.Millisecond, 900 * us},
+	} {
+		r := newRig(t)
+		r.plane.cfg.Epoch = uint64(time.Hour)
+		low := r.guest(1, 0)
+		r.guest(2, 5)
+		r.pass(100 * time.Millisecond)
+		pr := r.plane.processes[low.id]
+		pr.calms = true
+		n, ready, rang, calm := uint64(0), false, false, 0
+		edge, look, end := r.now+37*us, r.plane.nextLook(), r.now+span
+		for looks := 0; r.now < end; {
+			next := min(edge, r.next)
+			if rang {
+				next = min(next, look)
+			}
+			r.now = max(r.now, next)
+			if r.now >= edge {
+				now := r.plane.clock(r.now)
+				if ready = !ready; ready {
+					low.device.SetTimes(now, 0)
+					edge += c.work
+				} else {
+					low.device.SetIdleAt(now)
+					edge += c.idle
+					n++
+				}
+				low.device.SetReady(ready)
+				if !low.device.Watched() {
+					rang = true
+				}
+				if look = r.plane.nextLook(); !pr.calms {
+					look = r.now
+				}
+			}
+			if rang && r.now >= look {
+				rang = false
+				low.ring()
+				pr.calms = r.plane.calm(pr)
+				if looks++; pr.calms {
+					calm++
+				}
+			} else if r.now >= r.next {
+				r.turn()
+			}
+		}
+		if got := r.state(1).Requests.N; got < n*97/100 || got > n {
+			t.Errorf("%v every %v: %d requests counted of %d (calm at %d looks)", c.work, c.work+c.idle, got, n, calm)
+		} else {
+			t.Logf("%v every %v: %d of %d (calm at %d looks)", c.work, c.work+c.idle, got, n, calm)
+		}
+	}
+}

@@ -122,6 +122,7 @@ type Plane struct {
 	shut       int             // seats that the policy keeps out, with work or not
 	ruled      ruled
 	closeUntil time.Duration // the calm are looked at closely until then
+	closeFor   time.Duration // for so long
 	regime     uint64        // counts changes of what calm goes by
 	newDevice  bool          // one came of which the server may not know
 	mem        *keeper       // nil: memory is not managed
