@@ -117,7 +117,7 @@ static uint32_t await(uint32_t last, uint32_t steps)
 	uint64_t until = xm_now() + steps * (uint64_t)STEP_NS, now;
 	uint32_t at;
 
-	while ((at = atomic_load(&turn)) <= last && (now = xm_now()) < until)
+	while ((at = atomic_load(&turn)) <= last && !xm_samples_over() && (now = xm_now()) < until)
 		xm_wait_word(&turn, at, until - now);
 	return at;
 }

@@ -139,7 +139,7 @@ static bool gives(void **params, void **extra)
 
 /* ---- the agent ------------------------------------------------------------------------- */
 
-enum how { QUICK, SKIPS, LATE_READY, SLOW_DONE, LATE_DONE, DEAD };
+enum how { QUICK, SKIPS, LATE_READY, SLOW_DONE, LATE_DONE, ENDS, DEAD };
 static _Atomic enum how how;
 static _Atomic int refusals, gone;
 
@@ -172,6 +172,10 @@ static void *agent(void *unused)
 		if (r < 0) {
 			atomic_fetch_add(&refusals, 1);
 			continue;
+		}
+		if (how == ENDS) {
+			xm_samples.stop();
+			return unused;
 		}
 		usleep(how == LATE_DONE ? (RUN_STEPS + 2) * STEP * 1000 : how == SLOW_DONE ? 3 * STEP * 1000 : 0);
 		if (!xm_samples.done(s.number))
@@ -284,6 +288,13 @@ static void dead(void)
 	check(now_figures().over == XM_SAMPLES_MISSED && now_figures().missed == 3 && warned == 1 && xm_samples_over(), "then it is over, and said");
 	check(xm_samples.next(1000, &s, buffer) == -ECANCELED && !xm_samples.learns(), "for the agent too");
 	pthread_join(t, NULL);
+}
+
+static void ended_meanwhile(void)
+{
+	run_agent(ENDS);
+	check(ms_of(1, 1) < STEP, "a launch's end is not waited for once the agent has ended");
+	check(now_figures().over == XM_SAMPLES_STOPPED && !warned, "it is over");
 }
 
 static void forbidden(void)
@@ -439,6 +450,7 @@ int main(void)
 	in_steps(refused, "refused", quickly, true);
 	in_steps(late, "late", STEP, true);
 	in_steps(dead, "dead", STEP, true);
+	in_steps(ended_meanwhile, "ended meanwhile", STEP, true);
 	in_steps(forbidden, "forbidden", quickly, true);
 	in_steps(dangling, "dangling", quickly, true);
 	in_steps(budget, "budget", quickly, true);

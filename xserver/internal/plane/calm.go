@@ -30,10 +30,12 @@ func after(at, step time.Duration) time.Duration { return (at/step + 1) * step }
 // brisk is for how long a process is not calm that has more edges than are seen of one
 // that is: its requests would not be counted any more. One that was held up and catches
 // up has such edges once: it takes briskLooks looks at it within that time. Looks that
-// are far apart are closer first, for as long.
+// are far apart are closer first, for as long; for twice as long as the last time where that
+// is not long ago, as each time some requests are taken for one.
 const (
-	brisk      = 200 * time.Millisecond
-	briskLooks = 3
+	brisk        = 200 * time.Millisecond
+	briskLooks   = 3
+	longestClose = 64 * brisk
 )
 
 // calm says whether a process's edges may be heard late, by up to patience.
@@ -71,7 +73,11 @@ func (p *Plane) missed(s *section, edges uint32) {
 	}
 	pr.misses = 0
 	if p.lag() > patience {
-		p.closeUntil = p.now + brisk
+		if p.now-p.closeUntil >= p.closeFor {
+			p.closeFor = brisk / 2
+		}
+		p.closeFor = min(2*p.closeFor, longestClose)
+		p.closeUntil = p.now + p.closeFor
 	} else {
 		pr.briskUntil = p.now + brisk
 	}

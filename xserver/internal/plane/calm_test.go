@@ -410,3 +410,136 @@ func TestCalmNoMore(t *testing.T) {
 		within(t, l, "he is heard", func() bool { return !a.process.sections[0].counted })
 	})
 }
+
+// TestCalmLiesCostNoTurns: a calm client whose idle time is always long past, by its own
+// word, and that has edges all the time without a ring, does not have a turn follow a turn.
+func TestCalmLiesCostNoTurns(t *testing.T) {
+	r := newRig(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low := r.guest(1, 0)
+	r.guest(2, 5)
+	r.pass(100 * time.Millisecond)
+	r.plane.processes[low.id].calms = true
+	low.ready(true)
+	r.pass(10 * time.Millisecond)
+	lie := func() {
+		low.device.SetIdleAt(r.plane.clock(r.now - believed/2))
+		low.device.SetReady(false)
+		low.device.SetReady(true)
+		low.device.SetReady(false)
+	}
+	low.device.SetIdleAt(r.plane.clock(r.now))
+	low.device.SetReady(false)
+	low.ring() // it is waited out
+	turns := 0
+	for end := r.now + 100*time.Millisecond; r.now < end; turns++ {
+		lie()
+		if r.now = max(r.now, r.next); turns == 10_000 {
+			t.Fatalf("10000 turns, and it is %v before the end: the next is due at %v, now is %v", end-r.now, r.next, r.now)
+		}
+		r.turn()
+	}
+	t.Logf("%d turns", turns)
+}
+
+// TestCalmRequestWhileIdling: a whole request of a calm client that came while its idle
+// edge was waited out, long enough after it, is one more.
+func TestCalmRequestWhileIdling(t *testing.T) {
+	const ms = time.Millisecond
+	r := newRig(t)
+	r.plane.cfg.Epoch = uint64(time.Hour)
+	low := r.guest(1, 0)
+	r.guest(2, 5)
+	r.pass(100 * ms)
+	pr := r.plane.processes[low.id]
+	pr.calms = true
+	at := func(ready bool) {
+		if now := r.plane.clock(r.now); ready {
+			low.device.SetTimes(now, 0)
+		} else {
+			low.device.SetIdleAt(now)
+		}
+		low.device.SetReady(ready)
+	}
+	r.now += ms / 10
+	at(true)
+	low.ring()
+	r.now += 2 * ms
+	at(false)
+	low.ring() // heard at once: it is waited out, and its edges are silent
+	if !low.device.Watched() {
+		t.Fatal("it is not waited for")
+	}
+	next := r.next
+	r.now += ms / 2
+	at(true)
+	r.now += ms / 2
+	at(false)
+	if r.now >= next {
+		t.Fatalf("it is looked at already: %v, %v", r.now, next)
+	}
+	r.pass(20 * ms)
+	if s := r.state(1); s.Requests.N != 2 || s.Requests.Max != 2*ms {
+		t.Errorf("%d requests, the longest %v; want 2, %v", s.Requests.N, s.Requests.Max, 2*ms)
+	}
+}
+
+// TestCalmRequestsAreAllCounted: whatever the rhythm of a calm client, its requests are
+// counted, or it is calm no more.
+func TestCalmRequestsAreAllCounted(t *testing.T) {
+	const us, span = time.Microsecond, 20 * time.Second
+	for _, c := range []struct{ work, idle time.Duration }{
+		{300 * us, 300 * us}, {300 * us, 700 * us}, {500 * us, 500 * us}, {500 * us, 1500 * us}, {time.Millisecond, time.Millisecond}, {700 * us, 1400 * us},
+		{time.Millisecond, 2 * time.Millisecond}, {2 * time.Millisecond, time.Millisecond}, {2 * time.Millisecond, 3 * time.Millisecond}, {5 * time.Millisecond, 900 * us},
+	} {
+		r := newRig(t)
+		r.plane.cfg.Epoch = uint64(time.Hour)
+		low := r.guest(1, 0)
+		r.guest(2, 5)
+		r.pass(100 * time.Millisecond)
+		pr := r.plane.processes[low.id]
+		pr.calms = true
+		n, ready, rang, calm := uint64(0), false, false, 0
+		edge, look, end := r.now+37*us, r.plane.nextLook(), r.now+span
+		for looks := 0; r.now < end; {
+			next := min(edge, r.next)
+			if rang {
+				next = min(next, look)
+			}
+			r.now = max(r.now, next)
+			if r.now >= edge {
+				now := r.plane.clock(r.now)
+				if ready = !ready; ready {
+					low.device.SetTimes(now, 0)
+					edge += c.work
+				} else {
+					low.device.SetIdleAt(now)
+					edge += c.idle
+					n++
+				}
+				low.device.SetReady(ready)
+				if !low.device.Watched() {
+					rang = true
+				}
+				if look = r.plane.nextLook(); !pr.calms {
+					look = r.now
+				}
+			}
+			if rang && r.now >= look {
+				rang = false
+				low.ring()
+				pr.calms = r.plane.calm(pr)
+				if looks++; pr.calms {
+					calm++
+				}
+			} else if r.now >= r.next {
+				r.turn()
+			}
+		}
+		if got := r.state(1).Requests.N; got < n*97/100 || got > n {
+			t.Errorf("%v every %v: %d requests counted of %d (calm at %d looks)", c.work, c.work+c.idle, got, n, calm)
+		} else {
+			t.Logf("%v every %v: %d of %d (calm at %d looks)", c.work, c.work+c.idle, got, n, calm)
+		}
+	}
+}

@@ -122,6 +122,7 @@ type Plane struct {
 	shut       int             // seats that the policy keeps out, with work or not
 	ruled      ruled
 	closeUntil time.Duration // the calm are looked at closely until then
+	closeFor   time.Duration // for so long
 	regime     uint64        // counts changes of what calm goes by
 	newDevice  bool          // one came of which the server may not know
 	mem        *keeper       // nil: memory is not managed
@@ -366,8 +367,18 @@ func (p *Plane) confirmIdle() {
 				p.count(s, false, idle)
 				p.count(s, true, p.readyAt(s))
 			}
-		case s.view.Edge != s.idleEdge: // it came back and is idle again, since when is not known
-			s.idleAt, s.idleEdge = p.idleSince(s)+p.idleAfter(s), s.view.Edge
+		case s.view.Edge != s.idleEdge: // it came back and is idle again, since when is known of the calm
+			since := p.idleSince(s)
+			if ready, told := p.toldReady(s); s.process.calms && told && s.view.Edge == s.idleEdge+2 && s.idleAt <= ready && ready <= since {
+				p.count(s, false, s.idleAt-p.idleAfter(s))
+				p.count(s, true, ready)
+			}
+			s.idleAt, s.idleEdge = since+p.idleAfter(s), s.view.Edge
+			if s.idleAt <= p.now { // looked at late
+				s.idleAt = 0
+				p.count(s, false, since)
+				continue
+			}
 			s.process.Board.Device(s.index).Watch(true)
 			later = append(later, s)
 		default:
