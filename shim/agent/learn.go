@@ -178,16 +178,25 @@ func (s *student) look(sample *Sample) {
 		s.Samples.Skip(sample.Number)
 		return
 	}
+	done, returns := false, true
+	defer func() {
+		if !done { // a panic: no launch is to wait for what does not come
+			s.Samples.Stop()
+		}
+		if returns {
+			s.idle <- struct{}{}
+		}
+	}()
 	if seen := s.see(sample); seen != nil {
 		c := sample.Command
 		c.payload = slices.Clone(c.payload) // the next sample's lies there
+		returns = false
 		s.spawn(func() {
 			defer func() { s.idle <- struct{}{} }()
 			s.Observer.Observe(&c, seen)
 		})
-		return
 	}
-	s.idle <- struct{}{}
+	done = true
 }
 
 // see is what the launch touches; nil: it was not seen alone, or is worth nothing.
@@ -259,11 +268,12 @@ func (s *student) reading(fold *faults.Fold, work func() error) error {
 			}
 		}
 	})
-	err := work()
-	close(stop)
-	<-stopped
-	s.feed.Drain(fold.Add)
-	return err
+	defer func() {
+		close(stop)
+		<-stopped
+		s.feed.Drain(fold.Add)
+	}()
+	return work()
 }
 
 // choose says what is to be sent away: what the launch names, and now and then all,

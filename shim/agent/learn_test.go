@@ -55,6 +55,7 @@ type stage struct {
 	ranges  []faults.Range
 	worth   bool
 	refuse  string // the step that fails
+	panics  string // or panics
 	faults  []faults.Event
 	early   []faults.Event // from before the launch
 	dropped uint64
@@ -66,6 +67,9 @@ func (s *stage) say(format string, args ...any) error {
 	defer s.mu.Unlock()
 	line := fmt.Sprintf(format, args...)
 	s.said = append(s.said, line)
+	if s.panics != "" && strings.HasPrefix(line, s.panics) {
+		panic("the device is broken")
+	}
 	if s.refuse != "" && strings.HasPrefix(line, s.refuse) {
 		return errors.New(s.refuse)
 	}
@@ -269,6 +273,28 @@ func TestLaunchesDoNotWaitForAnObserver(t *testing.T) {
 	learns(t, s, nil)
 	if len(s.seen) != 1 || !s.did("done 1") || s.did("ready 2") {
 		t.Errorf("%q, %d observations", s.said, len(s.seen))
+	}
+}
+
+// TestAPanicLeavesNobodyWaiting: the program's launches go on, and so does the panic, which
+// ends the agent.
+func TestAPanicLeavesNobodyWaiting(t *testing.T) {
+	for _, step := range []string{"quiet", "ran"} {
+		s := &stage{worth: true, ranges: staged, panics: step, offers: []Sample{{Number: 7, Context: 0xc, Command: kernelCommand(t, 1, 8*mib)}}}
+		a := &Agent{host: &fakeHost{said: map[Warning]bool{}}, cancel: func() {}}
+		over := make(chan any)
+		go func() {
+			defer func() { over <- recover() }()
+			a.learn(t.Context(), &Learning{Samples: s, Device: s, Observer: s, Host: 1 << 40, Open: func() (Feed, error) { return stagedFeed{s}, nil }})
+		}()
+		select {
+		case why := <-over:
+			if why == nil || !s.did("stop") {
+				t.Errorf("%s: ended by %v; stopped: %v", step, why, s.did("stop"))
+			}
+		case <-time.After(10 * time.Second):
+			t.Fatalf("%s: it does not end", step)
+		}
 	}
 }
 
