@@ -101,7 +101,8 @@ check-go: build
 	@packages=$$($(GO) list $(PACKAGES)); status=0; export XMSCHED_TEST_FRESH='$(CURDIR)'; \
 	 $(TOOL) gotestsum --format pkgname-and-test-fails --hide-summary skipped --jsonfile bin/go-tests.json --raw-command -- bash -c \
 	  "status=0; test() { [ \$$# -eq 2 ] || $(GOTEST) \$$@ || status=1; }; \
-	   test -race '-skip=$(VIRTUAL)' $$(grep -Ev '$(NO_RACE)' <<<"$$packages" | xargs); \
+	   test -race -run=. $$(grep -Ev '$(NO_RACE)|$(PLANE)' <<<"$$packages" | xargs); \
+	   test -race '-skip=$(VIRTUAL)' $$(grep -E '$(PLANE)' <<<"$$packages" | xargs); \
 	   test -race=false '-run=$(VIRTUAL)' $$(grep -E '$(PLANE)' <<<"$$packages" | xargs); \
 	   test -race=false -run=. $$(grep -E '$(NO_RACE)' <<<"$$packages" | xargs); exit \$$status" || status=1; \
 	 awk -f cmd/internal/house/count.awk bin/c-tests.log bin/go-tests.json; \
