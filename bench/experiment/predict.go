@@ -188,18 +188,13 @@ func (l *Lab) predictRuns(ctx context.Context, p Predict, runs []predictRun, w w
 	began := time.Now()
 	for _, r := range runs {
 		if err := l.predictRun(ctx, p, r, w); err != nil {
-			return 0, err
+			return 0, fmt.Errorf("%s %s: %w", r.script, strings.Join(r.args, " "), err)
 		}
 	}
 	return time.Since(began), nil
 }
 
-func (l *Lab) predictRun(ctx context.Context, p Predict, r predictRun, w way) (err error) {
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("%s %s: %w", r.script, strings.Join(r.args, " "), err)
-		}
-	}()
+func (l *Lab) predictRun(ctx context.Context, p Predict, r predictRun, w way) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, predictTimeout, fmt.Errorf("not done after %s", predictTimeout))
 	defer cancel()
 	c, err := l.startPredict(p, r, w)

@@ -3,21 +3,11 @@
 // 8 GiB again and again. For beside.sh.
 #include <cuda.h>
 #include <cuda_runtime.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CHECK(call)                                                                   \
-	do {                                                                          \
-		int error = (int)(call);                                              \
-		if (error) {                                                          \
-			fprintf(stderr, "%s: error %d, line %d\n", #call, error, __LINE__); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
+#include "probe.h"
 
 enum { NOTHING, COPY_IN, COPY_OUT, MAKE, READ_ALL, READ_BATCH, CREATE, MAP, KINDS };
 
@@ -45,14 +35,6 @@ __global__ void read_all(const uint4 *from, size_t n, unsigned *to)
 	}
 	if (sum == 0x12345)
 		*to = sum;
-}
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 struct pieces {

@@ -3,22 +3,12 @@
 // a mover at 50 GB/s does. In the end, what it takes to hand a handle to another process
 // instead. For clearing.sh.
 #include <cuda.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define CHECK(call)                                                                   \
-	do {                                                                          \
-		int error = (int)(call);                                              \
-		if (error) {                                                          \
-			fprintf(stderr, "%s: error %d, line %d\n", #call, error, __LINE__); \
-			exit(1);                                                      \
-		}                                                                     \
-	} while (0)
+#include "probe.h"
 
 static const size_t piece = (size_t)32 << 20, batch = (size_t)128 << 20, all = (size_t)2 << 30;
 static const double span = 1.0, every = 0.0026; // seconds: of a measurement; 128 MiB at 50 GB/s
@@ -32,14 +22,6 @@ static struct shared {
 } *s;
 
 static CUmemAccessDesc access_of_device;
-
-static double now(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static void open_device(void)
 {
