@@ -2,7 +2,6 @@ package predictor
 
 import (
 	"cmp"
-	"encoding/binary"
 	"slices"
 )
 
@@ -228,7 +227,7 @@ func (s *sample) pointsAt(at int) bool {
 	if at+8 > len(s.launch.Params) {
 		return false
 	}
-	word := binary.LittleEndian.Uint64(s.launch.Params[at:])
+	word := s.launch.word64(at)
 	if _, ok := s.ranges.Find(word); ok {
 		return true
 	}

@@ -119,6 +119,21 @@ func (l *Launch) appendScalars(w *wordSet) {
 	}
 }
 
+// word32 is 4 bytes of the parameters, word64 8; 0 where a launch has no such.
+func (l *Launch) word32(at int) uint64 {
+	if p := l.Params; at+4 <= len(p) {
+		return uint64(binary.LittleEndian.Uint32(p[at:]))
+	}
+	return 0
+}
+
+func (l *Launch) word64(at int) uint64 {
+	if p := l.Params; at+8 <= len(p) {
+		return binary.LittleEndian.Uint64(p[at:])
+	}
+	return 0
+}
+
 // drop takes a word out.
 func (w *wordSet) drop(at int) { w[at/512] &^= 1 << (at / 8 % 64) }
 

@@ -1,7 +1,6 @@
 package predictor
 
 import (
-	"encoding/binary"
 	"slices"
 )
 
@@ -37,10 +36,8 @@ func (d *divisors) of(l *Launch, v uint64) uint64 {
 		if w == 0 {
 			break
 		}
-		if at := 4*int(w) - 4; at+4 <= len(l.Params) {
-			if n := binary.LittleEndian.Uint32(l.Params[at:]); n > 1 {
-				v /= uint64(n)
-			}
+		if n := l.word32(4*int(w) - 4); n > 1 {
+			v /= n
 		}
 	}
 	return v

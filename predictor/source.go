@@ -1,7 +1,6 @@
 package predictor
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math/bits"
 )
@@ -58,13 +57,9 @@ func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 	var v uint64
 	switch s.kind {
 	case word32:
-		if p := l.Params; int(s.at)+4 <= len(p) {
-			v = uint64(binary.LittleEndian.Uint32(p[s.at:]))
-		}
+		v = l.word32(int(s.at))
 	case word64:
-		if p := l.Params; int(s.at)+8 <= len(p) {
-			v = binary.LittleEndian.Uint64(p[s.at:])
-		}
+		v = l.word64(int(s.at))
 	case gridDim:
 		v = uint64(l.Grid[s.at%3])
 	case blockDim:
@@ -76,19 +71,13 @@ func (s source) read(l *Launch, restBytes uint64, index uint16) uint64 {
 			v = l.Maps[s.at].Bytes
 		}
 	case quotient:
-		if p := l.Params; int(s.at)+4 <= len(p) {
-			v = s.over.of(l, uint64(binary.LittleEndian.Uint32(p[s.at:])))
-		}
+		v = s.over.of(l, l.word32(int(s.at)))
 	case rest:
 		v = restBytes
 	case each32:
-		if p, at := l.Params, int(s.at)+4*int(index); at+4 <= len(p) {
-			v = uint64(binary.LittleEndian.Uint32(p[at:]))
-		}
+		v = l.word32(int(s.at) + 4*int(index))
 	case each64:
-		if p, at := l.Params, int(s.at)+8*int(index); at+8 <= len(p) {
-			v = binary.LittleEndian.Uint64(p[at:])
-		}
+		v = l.word64(int(s.at) + 8*int(index))
 	}
 	return s.change.apply(v)
 }
@@ -98,10 +87,7 @@ func (s *source) word(l *Launch) uint64 {
 	if s.kind != word32 || s.change != plain {
 		return s.read(l, 0, 0)
 	}
-	if p, at := l.Params, int(s.at); at+4 <= len(p) {
-		return uint64(binary.LittleEndian.Uint32(p[at:]))
-	}
-	return 0
+	return l.word32(int(s.at))
 }
 
 func (c change) apply(v uint64) uint64 {

@@ -2,7 +2,6 @@ package predictor
 
 import (
 	"cmp"
-	"encoding/binary"
 	"math"
 	"slices"
 )
@@ -457,13 +456,8 @@ func (v *variant) strange(l *Launch) bool {
 			return true
 		}
 	}
-	p := l.Params
 	for _, s := range v.steady {
-		n := uint32(0)
-		if at := int(s.at); at+4 <= len(p) {
-			n = binary.LittleEndian.Uint32(p[at:])
-		}
-		if n != s.value && n <= steadyValue {
+		if n := uint32(l.word32(int(s.at))); n != s.value && n <= steadyValue {
 			return true
 		}
 	}
