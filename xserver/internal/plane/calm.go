@@ -123,6 +123,14 @@ func (p *Plane) hadWork(s *section, edge uint32) (since time.Duration, yes bool)
 	return ready, told && toldToo && ready <= idle
 }
 
+// hadMoreWork says whether a section whose idle edge is waited out had a request after that,
+// long enough after it, and since when: by its own word, as its edges were silent. It is idle
+// again since then.
+func (p *Plane) hadMoreWork(s *section, idle time.Duration) (since time.Duration, yes bool) {
+	ready, told := p.toldReady(s)
+	return ready, told && s.process.calms && s.view.Edge == s.idleEdge+2 && s.idleAt <= ready && ready <= idle
+}
+
 // busy says whether a section's process has work by what its board says now, where a
 // bell that told of it may not have been heard yet.
 func (s *section) busy() bool {

@@ -369,7 +369,7 @@ func (p *Plane) confirmIdle() {
 			}
 		case s.view.Edge != s.idleEdge: // it came back and is idle again, since when is known of the calm
 			since := p.idleSince(s)
-			if ready, told := p.toldReady(s); s.process.calms && told && s.view.Edge == s.idleEdge+2 && s.idleAt <= ready && ready <= since {
+			if ready, had := p.hadMoreWork(s, since); had {
 				p.count(s, false, s.idleAt-p.idleAfter(s))
 				p.count(s, true, ready)
 			}
