@@ -162,14 +162,6 @@ func (b *Board) Health() ClientHealth {
 	}
 }
 
-// Touch reads a word of each line that tells what a client claims for a device, for
-// nothing but to have the lines near.
-func (b *Board) Touch(device int) uint32 {
-	s, m := &b.page.Devices[device], &b.page.More[device]
-	return atomic.LoadUint32(&s.Client.Present) + atomic.LoadUint32(&s.Client.LevelMax) + atomic.LoadUint32(&s.ClientMemory.Did) +
-		uint32(atomic.LoadUint64(&m.Engine.Working)) + uint32(atomic.LoadUint64(&m.Library.Kept))
-}
-
 // Claim takes a section for a device: the identity first, then present. The
 // caller rings the eventfd afterwards.
 func (d Device) Claim(id Identity) {

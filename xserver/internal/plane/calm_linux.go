@@ -14,8 +14,6 @@ type lull struct {
 	events []unix.EpollEvent
 	at     time.Duration // next look; 0: it is listened to
 	looked time.Duration // last look
-	rang   []*process    // at this look; reused
-	word   uint64        // what fetch read; nobody looks at it
 	empty  int           // looks in a row that found nothing
 
 	// Rings of all bells in this window, and whether they were many in the last one.
@@ -60,7 +58,6 @@ func (l *Loop) hearLull() {
 	if err != nil {
 		n = 0
 	}
-	l.fetch(c.events[:n])
 	for i := range c.events[:n] {
 		l.ring(c.events[i].Pad)
 	}
@@ -79,50 +76,6 @@ func (l *Loop) hearLull() {
 	case c.at != 0:
 		c.at = l.plane.nextLook()
 	}
-}
-
-// fetch reads a word of everything that the rings of a look are about. Nearly all of it
-// was written by other processors or touched long ago, and an edge follows one pointer
-// after the other: read for all of them together, most of what is waited for comes at
-// the same time.
-func (l *Loop) fetch(events []unix.EpollEvent) {
-	c := &l.lull
-	clear(c.rang)
-	c.rang = c.rang[:0]
-	for i := range events {
-		if a, ok := l.byIndex[events[i].Pad]; ok {
-			c.rang = append(c.rang, a.process)
-		}
-	}
-	var sum uint64
-	for _, pr := range c.rang {
-		sum += uint64(pr.reach) + uint64(pr.flood.rings) + uint64(pr.misses)
-	}
-	for _, pr := range c.rang {
-		if s := pr.sections[0]; s != nil {
-			sum += uint64(s.idleAt) + uint64(s.view.Edge) + uint64(s.want) + uint64(s.did.Did) + s.grant.Task
-			sum += uint64(pr.Board.Touch(0))
-		}
-	}
-	for _, pr := range c.rang {
-		if s := pr.sections[0]; s != nil {
-			st := s.seat
-			sum += uint64(st.ready) + uint64(st.readyAt) + uint64(st.account.since) + uint64(st.hold)
-			if m := s.mem; m != nil {
-				sum += uint64(m.view.Allocated) + uint64(m.view.Kept) + uint64(m.view.In)
-			}
-		}
-	}
-	for _, pr := range c.rang {
-		if s := pr.sections[0]; s != nil {
-			t := s.seat.task
-			sum += uint64(t.books.met) + uint64(t.processes) + uint64(s.seat.use.from)
-			if s.seat.choice.Leads() {
-				sum++
-			}
-		}
-	}
-	c.word = sum
 }
 
 // lookAtLull has the lull looked at then, or listened to.
