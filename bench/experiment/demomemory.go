@@ -63,7 +63,7 @@ func (l *Lab) RunMemoryDemo(ctx context.Context, report func(what string, done, 
 	defer l.StopDaemon()
 	s.MemoryDemo = memoryDemo(l.Facts.Simulated)
 	t := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(s.Task), Piece: uint64(s.Piece), Phase: 1, Rounds: 1, Steps: s.Steps}
-	kinds := []hungry{patterned{t}}
+	kinds := []hungry{patterned{settings: t}}
 	for i := range s.Tasks {
 		report("memory, one after the other", i, s.Tasks)
 		took, err := l.demoCrew(ctx, kinds, 1, func(int) way { return nil }, nil, &s)

@@ -83,8 +83,12 @@ func (l *Lab) pieceOf(given, task memory.Bytes, least int) memory.Bytes {
 	return max(memory.MiB, min(usual, task/memory.Bytes(least)/memory.MiB*memory.MiB))
 }
 
-// patterned is a program of our own kernels.
-type patterned struct{ settings workloads.Touch }
+// patterned is a program of our own kernels. No two that run together hold the same, where
+// none of them has more pieces than this one, or than it is said to be apart from others.
+type patterned struct {
+	settings workloads.Touch
+	apart    int // pieces
+}
 
 func (p patterned) start(l *Lab, i int, w way) (*Child, error) {
 	return l.startWork(fmt.Sprintf("touch %d", i+1), w, p.arguments(i)...)
@@ -94,7 +98,7 @@ func (p patterned) arguments(i int) []string {
 	t := p.settings
 	return []string{
 		"touch", "--pattern", t.Pattern, "--bytes", strconv.FormatUint(t.Bytes, 10), "--piece", strconv.FormatUint(t.Piece, 10),
-		"--seed", strconv.Itoa(i + 1), "--phase", strconv.Itoa(t.Phase), "--rounds", strconv.Itoa(t.Rounds), "--steps", strconv.Itoa(t.Steps),
+		"--first", strconv.Itoa(i * max(p.apart, t.Pieces())), "--phase", strconv.Itoa(t.Phase), "--rounds", strconv.Itoa(t.Rounds), "--steps", strconv.Itoa(t.Steps),
 		"--period", t.Period.String(), "--burst", strconv.Itoa(t.Burst), "--pause", t.Pause.String(),
 	}
 }

@@ -185,7 +185,7 @@ func (r *oversubscribed) kinds(g group) ([]hungry, error) {
 	if err := t.Validate(); err != nil {
 		return nil, err
 	}
-	return []hungry{patterned{t}}, nil
+	return []hungry{patterned{settings: t}}, nil
 }
 
 func (r *oversubscribed) piece(g group) memory.Bytes {

@@ -97,7 +97,7 @@ func (r *oversubscribed) learn(ctx context.Context, g group) error {
 }
 
 func (r *oversubscribed) learnFrom(ctx context.Context, t workloads.Touch) error {
-	c, err := r.lab.muster(ctx, []hungry{patterned{t}}, 1, func(int) way {
+	c, err := r.lab.muster(ctx, []hungry{patterned{settings: t}}, 1, func(int) way {
 		return &Under{Name: "learns", Level: LevelAuto, Hints: []string{"--learn"}}
 	})
 	if err != nil {

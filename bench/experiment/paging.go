@@ -37,12 +37,12 @@ func (r *oversubscribed) paging(ctx context.Context, g group) error {
 	defer func() { c.kill() }()
 	for i := range g.tasks {
 		// One after the other: each looks at what the card has free.
-		args := append(patterned{t}.arguments(i), "--paged", "--together", strconv.FormatUint(together, 10))
+		args := append(patterned{settings: t}.arguments(i), "--paged", "--together", strconv.FormatUint(together, 10))
 		child, err := r.lab.startWork(fmt.Sprintf("paged %d", i+1), nil, args...)
 		if err != nil {
 			return err
 		}
-		c.children, c.programs = append(c.children, child), append(c.programs, patterned{t})
+		c.children, c.programs = append(c.children, child), append(c.programs, patterned{settings: t})
 		if _, err := child.Await(ctx, workloads.KindReady); err != nil {
 			return &SkippedError{Mode: PolicyPaging, Why: err}
 		}

@@ -39,5 +39,5 @@ const growBudget = 64 * memory.MiB
 func (l *Lab) startGrower(bytes uint64) (*Child, error) {
 	const piece = uint64(pinChunk)
 	t := workloads.Touch{Pattern: workloads.PatternRead, Bytes: max(bytes/piece, 1) * piece, Piece: piece, Phase: 1, Rounds: 1}
-	return patterned{t}.start(l, 0, &Under{Name: "grower", Level: 3})
+	return patterned{settings: t}.start(l, 0, &Under{Name: "grower", Level: 3})
 }

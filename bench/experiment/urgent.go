@@ -57,15 +57,23 @@ func (u Urgent) Validate() error {
 // urgentPriority is that of the requests' task; the backgrounds' is 0.
 const urgentPriority = 10
 
-func (u Urgent) foreground() patterned {
-	return patterned{workloads.Touch{
+// programs are the requests and the backgrounds.
+func (u Urgent) programs() []patterned {
+	all := []patterned{{settings: workloads.Touch{
 		Pattern: workloads.PatternRead, Bytes: uint64(u.Foreground / u.Piece * u.Piece), Piece: uint64(u.Piece), Phase: 1, Rounds: 1,
 		Period: u.Period, Burst: u.Burst, Pause: u.Pause,
-	}}
-}
-
-func (u Urgent) background(i int) patterned {
-	return patterned{workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(u.Backgrounds[i] / u.Piece * u.Piece), Piece: uint64(u.Piece), Phase: 1, Rounds: 1}}
+	}}}
+	for _, b := range u.Backgrounds {
+		all = append(all, patterned{settings: workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(b / u.Piece * u.Piece), Piece: uint64(u.Piece), Phase: 1, Rounds: 1}})
+	}
+	most := 0
+	for _, p := range all {
+		most = max(most, p.settings.Pieces())
+	}
+	for i := range all {
+		all[i].apart = most
+	}
+	return all
 }
 
 // urgentRun is what one run gave.
@@ -137,11 +145,7 @@ func compareUrgent(measured []rows.Row) {
 
 // urgentAlone runs each program by itself.
 func (l *Lab) urgentAlone(ctx context.Context, u Urgent) (out urgentRun, err error) {
-	kinds := []patterned{u.foreground()}
-	for i := range u.Backgrounds {
-		kinds = append(kinds, u.background(i))
-	}
-	for i, kind := range kinds {
+	for i, kind := range u.programs() {
 		span := u.Span
 		if i > 0 {
 			span = min(span, 3*time.Second)
@@ -166,13 +170,9 @@ func (l *Lab) urgentUnder(ctx context.Context, u Urgent, policy string, alone ur
 	if err := l.managedDaemon(ctx, u.Level, "HPF", u.Budget, mode); err != nil {
 		return rows.Row{}, err
 	}
-	kinds := []patterned{u.foreground()}
-	for i := range u.Backgrounds {
-		kinds = append(kinds, u.background(i))
-	}
 	level := 0
 	var before, after figures
-	got, err := l.urgentRun(ctx, u, kinds, true, u.Span, func(i int) way {
+	got, err := l.urgentRun(ctx, u, u.programs(), true, u.Span, func(i int) way {
 		w := &Under{Name: fmt.Sprintf("background-%d", i), Level: u.Level}
 		if i == 0 {
 			w.Name, w.Priority = "urgent", urgentPriority

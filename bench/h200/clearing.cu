@@ -10,7 +10,7 @@
 
 #include "probe.h"
 
-static const size_t piece = (size_t)32 << 20, batch = (size_t)128 << 20, all = (size_t)2 << 30;
+static const size_t piece = (size_t)32 << 20, batch = (size_t)128 << 20, whole = (size_t)2 << 30;
 static const double span = 1.0, every = 0.0026; // seconds: of a measurement; 128 MiB at 50 GB/s
 
 enum { IN = 1, OUT = 2 };
@@ -66,12 +66,12 @@ static void map(CUdeviceptr at, const CUmemGenericAllocationHandle *handles, siz
 
 static CUdeviceptr memory(CUmemLocationType where)
 {
-	CUdeviceptr at = reserve(all);
+	CUdeviceptr at = reserve(whole);
 	CUmemGenericAllocationHandle handles[64];
 
-	for (size_t i = 0; i < all / piece; i++)
+	for (size_t i = 0; i < whole / piece; i++)
 		handles[i] = make(where);
-	map(at, handles, all / piece);
+	map(at, handles, whole / piece);
 	return at;
 }
 
@@ -99,7 +99,7 @@ static void copies(int way)
 		CHECK(cuEventCreate(&events[i], CU_EVENT_DISABLE_TIMING));
 	began = begin();
 	for (int n = 0; now() - began < span; n++, done += batch) {
-		size_t at = (size_t)n * batch % all;
+		size_t at = (size_t)n * batch % whole;
 
 		CHECK(cuEventSynchronize(events[n % 4]));
 		for (size_t k = at; k < at + batch; k += piece)

@@ -25,7 +25,8 @@ def arguments():
     p.add_argument("--seconds", type=float, default=5, help="length of the measured part")
     p.add_argument("--batch", type=int, default=16)
     p.add_argument("--image", type=int, default=0, help="pixels of a side; 0: as the model was made for")
-    p.add_argument("--warm-up", type=int, default=8, help="batches before the measured part")
+    p.add_argument("--also", default="", help="other sizes to begin with, as 12,5@320: batches, pixels of a side if others")
+    p.add_argument("--warm-up", type=int, default=8, help="batches of each size before the measured part")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--device", default="cuda")
     return p.parse_args()
@@ -35,17 +36,27 @@ def build(args):
     torch.manual_seed(args.seed)
     options = {"init_weights": False} if args.model == "inception_v3" else {}
     model = getattr(torchvision.models, args.model)(weights=None, **options).to(args.device).eval()
+    return model
+
+
+def sizes(args):
+    """Yields (batch, side) of all sizes, the measured one last."""
     side = args.image or (299 if args.model == "inception_v3" else 224)
-    return model, torch.randn((args.batch, 3, side, side), device=args.device)
+    for text in filter(None, args.also.split(",")):
+        batch, _, other = text.partition("@")
+        yield int(batch), int(other or side)
+    yield args.batch, side
 
 
 @torch.inference_mode()
 def main():
     args = arguments()
     torch.backends.cudnn.benchmark = False  # a benchmark could choose another algorithm in each run
-    model, images = build(args)
-    for _ in range(args.warm_up):
-        classes = model(images).argmax(1).tolist()
+    model = build(args)
+    for batch, side in sizes(args):
+        images = torch.randn((batch, 3, side, side), device=args.device)
+        for _ in range(args.warm_up):
+            classes = model(images).argmax(1).tolist()
     say(event="warm")
     if not sys.stdin.readline():
         return

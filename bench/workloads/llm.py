@@ -1,10 +1,11 @@
 """Decodes tokens with a Llama-3-8B-shaped model of random weights and reports the latency of each.
 
 The latency-critical half of the pytorch row, as a program that knows nothing of xmsched. One JSON
-object a line on stdout: {"event": "warm"}, then it waits for a line on stdin (end of file: it ends),
-decodes for --seconds, or until the end of stdin, and prints {"event": "result", ...}. Greedy decoding
-of one fixed prompt from fixed seeds: every run must print the same tokens, whatever else the card does.
-Times are in seconds of CLOCK_MONOTONIC, so that they compare with other processes'.
+object a line on stdout: {"event": "warm"} after each prompt once, others (--also) before its own,
+then it waits for a line on stdin (end of file: it ends), decodes for --seconds, or until the end of
+stdin, and prints {"event": "result", ...}. Greedy decoding of one fixed prompt from fixed seeds: every
+run must print the same tokens, whatever else the card does. Times are in seconds of CLOCK_MONOTONIC,
+so that they compare with other processes'.
 """
 
 import argparse
@@ -45,6 +46,7 @@ def arguments():
     p.add_argument("--hidden", type=int, default=4096)
     p.add_argument("--vocabulary", type=int, default=128256)
     p.add_argument("--prompt", type=int, default=128, help="tokens of the prompt")
+    p.add_argument("--also", default="", help="tokens of other prompts to begin with, as 20,700")
     p.add_argument("--tokens", type=int, default=128, help="tokens decoded before the prompt starts again")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--device", default="cuda")
@@ -66,8 +68,7 @@ def build(args):
     with torch.device(args.device):
         model = LlamaForCausalLM(config).eval()
     torch.set_default_dtype(torch.float32)
-    prompt = torch.randint(0, args.vocabulary, (1, args.prompt), device=args.device)
-    return model, prompt
+    return model
 
 
 def sequence(model, prompt, count, until=None):
@@ -91,8 +92,10 @@ def main():
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and changes no result here
     with torch.inference_mode():
-        model, prompt = build(args)
-        reference = [token for token, _ in sequence(model, prompt, args.tokens)]
+        model = build(args)
+        for length in [*map(int, filter(None, args.also.split(","))), args.prompt]:
+            prompt = torch.randint(0, args.vocabulary, (1, length), device=args.device)
+            reference = [token for token, _ in sequence(model, prompt, args.tokens)]
         say(event="warm")
         if not sys.stdin.readline():
             return

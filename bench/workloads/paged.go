@@ -155,6 +155,3 @@ func (t Touch) Touches(from, to uint64, f func(piece int)) {
 		f(pieces[n%each])
 	}
 }
-
-// Pieces is how many there are.
-func (t Touch) Pieces() int { return t.plan().pieces }

@@ -18,7 +18,7 @@ type Touch struct {
 	Pattern string
 	Bytes   uint64 // all its memory
 	Piece   uint64 // that a kernel goes over
-	Seed    uint64 // programs with different ones hold different words
+	First   uint64 // what its first piece holds at first, each other the next: see content
 	Phase   int    // steps until a pattern of a part goes on to another part
 	Rounds  int    // times that a kernel of PatternLong goes over its piece
 	Steps   int    // that it makes; 0: until it is told to end
@@ -39,6 +39,8 @@ const (
 	maxMemory = 1 << 42
 	maxRounds = 1 << 20
 	maxPhase  = 1 << 30
+	maxPieces = 1 << 12
+	maxFirst  = 1 << 20
 )
 
 // Validate says what is wrong with the settings.
@@ -46,8 +48,8 @@ func (t Touch) Validate() error {
 	if err := limit.First(
 		limit.Check("piece", t.Piece, minPiece, maxPiece),
 		limit.Check("bytes", t.Bytes, t.Piece, maxMemory),
-		limit.Check("pieces", t.Bytes/max(t.Piece, 1), 1, seedsEach),
-		limit.Check("seed", t.Seed, 0, 255),
+		limit.Check("pieces", t.Bytes/max(t.Piece, 1), 1, maxPieces),
+		limit.Check("first", t.First, 0, maxFirst),
 		limit.Check("phase", t.Phase, 1, maxPhase),
 		limit.Check("rounds", t.Rounds, 1, maxRounds),
 		limit.Check("steps", t.Steps, 0, maxPhase),
@@ -66,6 +68,9 @@ func (t Touch) Validate() error {
 func (t Touch) plan() touchPlan {
 	return touchPlan{pattern: t.Pattern, pieces: int(t.Bytes / t.Piece), phase: uint64(t.Phase)}
 }
+
+// Pieces is how many it has.
+func (t Touch) Pieces() int { return t.plan().pieces }
 
 // StepBytes is what a step touches, PhaseBytes what all steps of a phase do.
 func (t Touch) StepBytes() uint64 { return uint64(t.plan().perStep()) * t.Piece }
@@ -140,7 +145,7 @@ type massif struct {
 	plan   touchPlan
 	rounds uint32
 	words  uint64 // of a piece
-	seed   uint64
+	first  uint64
 	stream cuda.Stream
 
 	at      []abi.DevicePtr // of each piece
@@ -154,7 +159,7 @@ type massif struct {
 
 // newMassif allocates the memory by the given function and fills it.
 func newMassif(g *gpu, t Touch, allocate func(uint64) (abi.DevicePtr, error)) (*massif, error) {
-	m := &massif{gpu: g, plan: t.plan(), rounds: 1, words: t.Piece / 4, seed: t.Seed}
+	m := &massif{gpu: g, plan: t.plan(), rounds: 1, words: t.Piece / 4, first: t.First}
 	if t.Pattern == PatternLong {
 		m.rounds = uint32(t.Rounds)
 	}

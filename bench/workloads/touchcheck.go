@@ -15,7 +15,7 @@ import (
 func (m *massif) fill() error {
 	spin, threads := m.gpu.spin, uint64(touchThreads)
 	for i, at := range m.at {
-		args, err := cuda.NewLaunchArgs(at, content(m.seed, i))
+		args, err := cuda.NewLaunchArgs(at, content(m.first, i))
 		if err != nil {
 			return err
 		}
@@ -24,7 +24,7 @@ func (m *massif) fill() error {
 			return fmt.Errorf("fill piece %d: %w", i+1, err)
 		}
 	}
-	m.each(func(i int) { m.base[i] = sumOf(content(m.seed, i), m.words) })
+	m.each(func(i int) { m.base[i] = sumOf(content(m.first, i), m.words) })
 	return m.stream.Synchronize()
 }
 
@@ -113,7 +113,7 @@ func (m *massif) worked(piece int) bool {
 
 // steps is how many of the generator made what a piece must hold that was not.
 func (m *massif) steps(piece int) uint64 {
-	n := content(m.seed, piece)
+	n := content(m.first, piece)
 	if m.plan.writes() && m.plan.pattern != PatternStencil {
 		n += m.touched[piece] * uint64(m.rounds)
 	}
@@ -123,7 +123,7 @@ func (m *massif) steps(piece int) uint64 {
 // word gives the words that a piece must hold.
 func (m *massif) word(piece int) func(uint64) uint32 {
 	if m.worked(piece) {
-		before := linear(content(m.seed, piece-1))
+		before := linear(content(m.first, piece-1))
 		return func(i uint64) uint32 { return kernels.StencilResult(before, m.words, stencilColumns, i) }
 	}
 	return linear(m.steps(piece))

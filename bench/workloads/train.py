@@ -1,11 +1,11 @@
 """Trains a ResNet on synthetic images and reports losses and when each step ended.
 
 The background half of the pytorch row, as a program that knows nothing of xmsched. One JSON object
-a line on stdout: {"event": "warm"} after the warm-up steps, then it waits for a line on stdin (end
-of file: it ends), trains for --seconds, or until the end of stdin, and at least until --losses losses
-are known, and prints {"event": "result", ...}. Fixed seeds and fixed data: every run must print the same
-losses, whatever else the card does. Times are in seconds of CLOCK_MONOTONIC, so that they compare with
-other processes'.
+a line on stdout: {"event": "warm"} after the warm-up steps, those of other batches (--also) before its
+own, then it waits for a line on stdin (end of file: it ends), trains for --seconds, or until the end of
+stdin, and at least until --losses losses are known, and prints {"event": "result", ...}. Fixed seeds
+and fixed data: every run must print the same losses, whatever else the card does. Times are in seconds
+of CLOCK_MONOTONIC, so that they compare with other processes'.
 """
 
 import argparse
@@ -44,8 +44,9 @@ def arguments():
     p.add_argument("--seconds", type=float, default=20, help="length of the measured part")
     p.add_argument("--depth", type=int, default=152, choices=[18, 34, 50, 101, 152])
     p.add_argument("--batch", type=int, default=256)
+    p.add_argument("--also", default="", help="other batches to begin with, as 20,32")
     p.add_argument("--image", type=int, default=224, help="pixels of a side")
-    p.add_argument("--warm-up", type=int, default=3, help="steps before the measured part")
+    p.add_argument("--warm-up", type=int, default=3, help="steps of each batch before the measured part")
     p.add_argument("--losses", type=int, default=8, help="losses to print, the warm-up's included")
     p.add_argument("--seed", type=int, default=0)
     p.add_argument("--device", default="cuda")
@@ -55,14 +56,16 @@ def arguments():
 class Trainer:
     def __init__(self, args):
         torch.manual_seed(args.seed)
-        layout = torch.channels_last
         make = getattr(torchvision.models, f"resnet{args.depth}")
-        self.model = make().to(args.device).to(memory_format=layout)
+        self.model = make().to(args.device).to(memory_format=torch.channels_last)
         self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9)
-        size = (args.batch, 3, args.image, args.image)
-        self.images = torch.randn(size, device=args.device).to(memory_format=layout)
-        self.labels = torch.randint(0, 1000, (args.batch,), device=args.device)
+        self.device, self.side = args.device, args.image
         self.kind = args.device.split(":")[0]
+
+    def feed(self, batch):
+        size = (batch, 3, self.side, self.side)
+        self.images = torch.randn(size, device=self.device).to(memory_format=torch.channels_last)
+        self.labels = torch.randint(0, 1000, (batch,), device=self.device)
 
     def step(self):
         self.optimizer.zero_grad(set_to_none=True)
@@ -80,7 +83,10 @@ def main():
     torch.use_deterministic_algorithms(True, warn_only=True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # costs time and changes no result here
     trainer = Trainer(args)
-    losses = [trainer.step() for _ in range(args.warm_up)]
+    losses = []
+    for batch in [*map(int, filter(None, args.also.split(","))), args.batch]:
+        trainer.feed(batch)
+        losses += [trainer.step() for _ in range(args.warm_up)]
     say(event="warm")
     if not sys.stdin.readline():
         return

@@ -26,7 +26,7 @@ func workTouch() *cobra.Command {
 	f.StringVar(&t.Pattern, "pattern", workloads.PatternRead, "what a step touches")
 	f.Uint64Var(&t.Bytes, "bytes", 256<<20, "all its memory")
 	f.Uint64Var(&t.Piece, "piece", 32<<20, "bytes that a kernel goes over")
-	f.Uint64Var(&t.Seed, "seed", 0, "which content")
+	f.Uint64Var(&t.First, "first", 0, "content of the first piece")
 	f.IntVar(&t.Phase, "phase", 1, "steps until another part is touched")
 	f.IntVar(&t.Rounds, "rounds", 1, "times that a kernel goes over its piece")
 	f.IntVar(&t.Steps, "steps", 0, "steps to make; 0: until told to end")
