@@ -74,3 +74,19 @@ func TestAStretchOfAFewBlocksIsNotTakenForConstant(t *testing.T) {
 		t.Error("a launch that is four times as large is not looked at")
 	}
 }
+
+// TestLargerByAnyPointer: a launch is larger where a pointer that is known well reaches
+// farther, for those of which nothing is known are not told to. Arrays in DenseNet-201 were
+// seen with elements of a part of a block only, as no launch had more threads.
+func TestLargerByAnyPointer(t *testing.T) {
+	words := reach{by: [maxFactors]uint8{0, one, one}, num: 4, factor: 4}
+	v := &variant{threads: 1, slots: []slot{{}, {vague: true}}, reaching: &reaching{
+		values: []source{{kind: word32}}, magnitude: []uint8{0}, slots: []slotReach{{list: []reach{words}, most: 4000}, {}},
+	}}
+	for n, want := range map[uint64]bool{1000: false, 2900: false, 3100: true} {
+		l := &Launch{Grid: dim(1, 1, 1), Block: dim(1, 1, 1), Params: new(args).u32(n).b}
+		if got := v.larger(l); got != want {
+			t.Errorf("%d words where there were 1000: larger is %v", n, got)
+		}
+	}
+}

@@ -82,7 +82,7 @@ func (v *variant) gauge() {
 
 // larger says whether a launch is much larger than all samples, as far as it shows: by its
 // threads, or, as there are kernels that always have as many as the device runs at once, by
-// how far pointers may reach of which the samples say next to nothing.
+// how far a pointer may reach, which is a measure for those of which the samples say nothing.
 func (v *variant) larger(l *Launch) bool {
 	if l.threads() > muchLarger*v.threads {
 		return true
@@ -92,12 +92,9 @@ func (v *variant) larger(l *Launch) bool {
 	}
 	var m magnitudes
 	v.reaching.read(l, &m)
-	for i := range v.slots {
-		if r := &v.reaching.slots[i]; v.slots[i].vague && r.most > 0 && r.longest(&m, maxExtent) > muchLarger*r.most {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(v.reaching.slots, func(r slotReach) bool {
+		return r.most > 0 && r.longest(&m, maxExtent) > muchLarger*r.most
+	})
 }
 
 // longest is what the longest expression says, most at most.
