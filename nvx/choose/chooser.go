@@ -108,6 +108,10 @@ func (c *Chooser) SetShares(t *Task, shares bool) {
 // nothing out, and what it had on the device goes on.
 func (c *Chooser) SetAway(t *Task, away bool) { t.away = away }
 
+// SetKept says whether a task is kept from running by something else, as its memory is not
+// there: it has no turns meanwhile, which others could make use of.
+func (c *Chooser) SetKept(t *Task, kept bool) { t.kept = kept }
+
 // SetRank gives a task's place among the backgrounds: the larger goes first.
 func (c *Chooser) SetRank(t *Task, rank int) { t.rank = rank }
 
@@ -422,7 +426,9 @@ func (c *Chooser) beside(t *Task) bool {
 }
 
 // eligible says whether a member wants a turn and may have it.
-func (c *Chooser) eligible(t *Task) bool { return t.ready && t.member() && c.allowed(t) }
+func (c *Chooser) eligible(t *Task) bool {
+	return t.ready && t.member() && c.allowed(t) && !t.kept
+}
 
 // takeTurns decides which of the members runs, where only one may.
 func (c *Chooser) takeTurns() {

@@ -125,6 +125,8 @@ func (g *transcript) happen(at time.Duration, words []string) error {
 		g.chooser.Did(t, t.Order().Hold, t.Order().Slice)
 	case "away":
 		g.chooser.SetAway(t, true)
+	case "kept":
+		g.chooser.SetKept(t, words[2] == "out")
 	case "grain":
 		grain, err := time.ParseDuration(words[2])
 		if err != nil {

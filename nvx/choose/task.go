@@ -20,6 +20,7 @@ type Task struct {
 	stuck bool // a suspension was not answered
 	share bool // it uses the device at the same time as others of its kind
 	away  bool // nobody of it can be reached: its process is stopped
+	kept  bool // it could not run in a turn: its memory is not there
 
 	// The policy's word.
 	open bool
