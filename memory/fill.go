@@ -81,7 +81,7 @@ func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 	if b <= s.desired {
 		return false
 	}
-	if p.whole() && s.class > due {
+	if p.config.Mode.Whole() && s.class > due {
 		return true // nothing comes in ahead of its turn
 	}
 	take := min(b-s.desired, max(0, *left))
@@ -100,9 +100,6 @@ func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 func (p *Planner) asked() bool {
 	return slices.ContainsFunc(p.order, func(s *seat) bool { return s.Asked > 0 })
 }
-
-// whole says whether tasks are swapped as a whole.
-func (p *Planner) whole() bool { return p.config.Mode == Swap || p.config.Mode == Serial }
 
 // fill works out the targets: it takes back, gives what is free, and tells the
 // tasks whose target changed.
@@ -184,7 +181,7 @@ func (p *Planner) lower(now time.Duration) (out bool) {
 			continue
 		}
 		give := min(surplus, need.Up())
-		if p.whole() {
+		if p.config.Mode.Whole() {
 			give = surplus
 		}
 		s.plan = s.Resident - give
@@ -222,7 +219,7 @@ func (p *Planner) need(now time.Duration) (need, all Bytes) {
 		}
 	}
 	all = need + comes
-	if !p.hasty && !p.whole() {
+	if !p.hasty && !p.config.Mode.Whole() {
 		comes = min(comes, max(spare-loading, leastSpare))
 	}
 	return need + comes, all
@@ -247,7 +244,7 @@ func (s *seat) arriving(now time.Duration) bool { return s.target != s.plan || s
 func (p *Planner) rankGoers() {
 	p.goers = append(p.goers[:0], p.order...)
 	slices.Reverse(p.goers)
-	if p.whole() {
+	if p.config.Mode.Whole() {
 		slices.SortStableFunc(p.goers, func(a, b *seat) int { return cmp.Compare(a.ran, b.ran) })
 	}
 }

@@ -97,6 +97,17 @@ func (p *Planner) follower() *seat {
 // so much.
 func (p *Planner) between(b Bytes) time.Duration { return 4*p.config.Link.Time(b) + 4*ahead }
 
+// setQuanta sets the lengths of turns. Those that somebody of a higher class keeps out have
+// theirs after that, and are not told of another meanwhile: what they foresee goes by it.
+func (p *Planner) setQuanta(short bool) {
+	quantum := p.quantum(short)
+	for _, s := range p.order {
+		if s.class != waiting || !short {
+			s.quantum = quantum
+		}
+	}
+}
+
 // quantum is the length of a turn that hides the loading of the next task, for
 // tasks that do not fit together; 0 leaves it to the policy. All turns are
 // equally long, so that tasks of different sizes have equal shares.

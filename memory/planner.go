@@ -36,6 +36,9 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode %d", uint8(m))
 }
 
+// Whole says whether tasks are swapped as a whole.
+func (m Mode) Whole() bool { return m == Swap || m == Serial }
+
 // Modes lists the names that ModeByName knows.
 func Modes() []string { return modeNames[:] }
 
@@ -91,6 +94,9 @@ type Claim struct {
 	// Seen is the number of the last target that it has taken note of: Resident was
 	// told after that, and nothing that an older target allowed is under way.
 	Seen uint32
+	// May is what it may have by a word that it has taken note of, where somebody else made
+	// that more than its target, as what is to go has no room elsewhere; 0: Seen says it.
+	May Bytes
 	// Slice is the length of its turn if its owner fixed one.
 	Slice time.Duration
 	// Rank is the policy's word on who goes first, the larger before the smaller;
@@ -272,10 +278,10 @@ func (p *Planner) Decide(now time.Duration, timeline iter.Seq[compute.Slot], exp
 		p.hold(s, now)
 		d.Committed += s.bound
 	}
-	quantum := p.quantum(d.Oversubscribed)
+	p.setQuanta(d.Oversubscribed)
 	p.targets = p.targets[:0]
 	for i := range claims {
-		p.targets = append(p.targets, p.target(p.seats[claims[i].Task], now, quantum))
+		p.targets = append(p.targets, p.target(p.seats[claims[i].Task], now))
 	}
 	d.Targets, d.Next = p.targets, p.next
 	return d
@@ -289,10 +295,10 @@ func (p *Planner) wake(now, t time.Duration) {
 }
 
 // target reports what was decided for a task.
-func (p *Planner) target(s *seat, now, quantum time.Duration) Target {
+func (p *Planner) target(s *seat, now time.Duration) Target {
 	t := Target{
 		Task: s.Task, Bytes: s.target, Want: s.want, Desired: s.desired,
-		Hold: s.held, Yield: s.yields, Quantum: quantum, Overtime: p.overtime(s, now), Load: p.load(s),
+		Hold: s.held, Yield: s.yields, Quantum: s.quantum, Overtime: p.overtime(s, now), Load: p.load(s),
 	}
 	switch {
 	case s.target < s.Resident:

@@ -427,6 +427,87 @@ func TestNobodyMakesRoomForLittle(t *testing.T) {
 	}
 }
 
+// TestABrokenTurnWaitsOnce has requests of a higher class break a turn off again and again,
+// before the memory that is waited for in it is there: that comes slowly. It is waited for as
+// long as at the beginning of one turn, and not anew after each request.
+func TestABrokenTurnWaitsOnce(t *testing.T) {
+	const step = 25 * time.Millisecond
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Rank: 10, Footprint: 2 * GiB, Resident: 2 * GiB},
+		{Task: 2, Footprint: 12 * GiB, Resident: 8 * GiB, Ready: true, Stopped: true},
+	}
+	ran := 0
+	for i := range 80 {
+		now, request := time.Duration(i)*step, i%2 == 0
+		due, expected := compute.TaskID(2), compute.Expectation{Task: 1, NextReady: now + step, Keep: 10}
+		if request {
+			due, expected = 1, compute.Expectation{Task: 2, NextReady: now}
+		}
+		claims[0].Ready, claims[0].Open = request, request
+		d := p.Decide(now, slices.Values([]compute.Slot{{Task: due, Start: now}}), []compute.Expectation{expected}, claims)
+		for i := range claims {
+			claims[i].Seen = d.Targets[i].Want
+		}
+		claims[1].Resident += Granularity
+		if !request && !d.Targets[1].Hold {
+			ran++
+		}
+	}
+	if ran < 20 {
+		t.Errorf("it ran in %d of 40 gaps between requests", ran)
+	}
+}
+
+// TestTurnsKeepTheirLength has a request of a higher class come in the turns of two that do
+// not fit together: the length of these is the same while it runs.
+func TestTurnsKeepTheirLength(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Rank: 10, Footprint: GiB, Resident: GiB},
+		{Task: 2, Footprint: 12 * GiB, Resident: 12 * GiB, Ready: true},
+		{Task: 3, Footprint: 12 * GiB, Ready: true},
+	}
+	d := p.Decide(0, slices.Values([]compute.Slot{{Task: 2}, {Task: 3, Start: time.Second}}), []compute.Expectation{{Task: 1, Keep: 10}}, claims)
+	length := d.Targets[1].Quantum
+	d = p.Decide(time.Millisecond, slices.Values([]compute.Slot{{Task: 1}}), []compute.Expectation{{Task: 2}, {Task: 3}}, claims)
+	if got := d.Targets[1].Quantum; got != length || length == 0 {
+		t.Errorf("turns of %v, and of %v while somebody else runs", length, got)
+	}
+	if got := d.Targets[0].Quantum; got != 0 {
+		t.Errorf("the request is given turns of %v", got)
+	}
+}
+
+// TestWhatSomebodyMayHaveIsBelieved has a task give up less than its target says, as another
+// word lets it: what it may have by that is all that others have to do without.
+func TestWhatSomebodyMayHaveIsBelieved(t *testing.T) {
+	p, err := NewPlanner(Config{Budget: 16 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Footprint: 14 * GiB, Resident: 2 * GiB, Ready: true, Open: true},
+		{Task: 2, Footprint: 14 * GiB, Resident: 14 * GiB, Stopped: true},
+	}
+	decide := func() Decision {
+		d := p.Decide(time.Second, slices.Values([]compute.Slot{{Task: 1}}), nil, claims)
+		claims[0].Seen = d.Targets[0].Want
+		return d
+	}
+	decide()
+	claims[1].Resident, claims[1].May = 5*GiB-Granularity, 5*GiB
+	if d := decide(); d.Targets[0].Bytes != 11*GiB {
+		t.Errorf("of 16 GiB, of which another may have 5, it may have %v", d.Targets[0].Bytes)
+	}
+}
+
 // TestHostileClaims: whatever is claimed, nobody is granted anything while the
 // budget is used up, and nothing overflows.
 func TestHostileClaims(t *testing.T) {

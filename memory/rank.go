@@ -154,9 +154,12 @@ func (p *Planner) keeps(s *seat, left time.Duration, now time.Duration) bool {
 // whoever runs takes about 2 ms, to decide and to map as much again.
 const ahead = 5 * time.Millisecond
 
-// turn notes when a task's turn came, and until when it waits for its memory.
+// turn notes when a task's turn came, and until when it waits for its memory. A turn that
+// somebody of a higher class breaks off goes on after that, and so does the waiting: with a
+// request every 50 ms it would begin anew in each gap, and the gap be over before it had run.
 func (p *Planner) turn(s *seat, now time.Duration) {
 	if s.class > due || s.class == kept {
+		s.broken = (s.due || s.broken) && s.class == waiting
 		if s.due && s.exchanges() && s.Exchange != s.renewed {
 			s.moved, s.renewed = now, s.Exchange // it was not Stopped for that before
 		}
@@ -170,8 +173,13 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 	if s.due {
 		return
 	}
-	s.due, s.yields = true, false
+	broken := s.broken
+	s.due, s.broken, s.yields = true, false, false
 	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
+	if broken && missing <= s.missed {
+		return
+	}
+	s.missed = missing
 	if missing == 0 {
 		s.patience, s.limit = now, now
 		return

@@ -31,7 +31,10 @@ type seat struct {
 	// due: its turn has come. It is held back for its memory until patience, and as
 	// long as that comes in until limit.
 	due             bool
+	broken          bool // somebody of a higher class broke its turn off
 	patience, limit time.Duration
+	missed          Bytes         // what it missed when these were set
+	quantum         time.Duration // the length of its turns; 0: the policy's own
 	exchange        time.Duration // until then it is held back for an exchange; 0: it is not
 	exchanged       time.Duration // when it last was; 0: never
 	yields          bool          // somebody else is to run until that is done
@@ -109,8 +112,11 @@ func (s *seat) believe(c Claim, fresh bool, budget Bytes, now time.Duration) {
 		s.target, s.bound, s.want = c.Resident, c.Resident, c.Seen
 		return
 	}
-	if c.Seen == s.want {
+	switch {
+	case c.Seen == s.want:
 		s.bound = 0
+	case c.May > 0:
+		s.bound = min(s.bound, c.May)
 	}
 	s.bound = max(s.bound, s.target, c.Resident)
 }
