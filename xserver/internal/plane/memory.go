@@ -62,6 +62,7 @@ type deviceMemory struct {
 	stops     time.Duration // when to look whether those who are to be Stopped are; 0: never
 	short     bool          // they want more than there is
 	near      bool          // they have most of it
+	excess    memory.Bytes  // what they have beyond it; negative: they have less
 	unsettled bool          // memory of some is away, or keeps them from running
 	decided   memory.Decision
 	evicting  bool // something is asked to give up memory for which the host has no room
@@ -103,6 +104,7 @@ type seatMemory struct {
 	held  bool // it is to be Stopped: its memory moves
 	rests bool // some of its memory is mapped to nothing; see keeps
 	waits bool // another of those that do not fit together has its shift
+	kept  bool // one of these was so when the chooser was last told
 
 	stands bool // others have its turn while it is held
 
@@ -112,7 +114,7 @@ type seatMemory struct {
 	over    time.Duration // by which this turn was prolonged for the next one's memory
 	back    time.Duration // by which it was for what it stood still
 	free    time.Duration // of that, what it is not charged for
-	shift   uint64        // number of its last shift
+	shift   aShift
 }
 
 // memoryKeeps says whether a task is to be Stopped for its memory. One whose memory
@@ -134,8 +136,15 @@ func (st *seat) unsettled() bool {
 	})
 }
 
-// settleMemory takes in how tight a device is.
+// settleMemory takes in how tight a device is, and whom memory keeps from running.
 func (p *Plane) settleMemory(d *device, before bool) {
+	for _, st := range d.seats {
+		if kept := st.memoryStops(); kept != st.mem.kept {
+			st.mem.kept = kept
+			d.chooser.SetKept(st.choice, kept)
+			p.touch(d)
+		}
+	}
 	d.mem.unsettled = slices.ContainsFunc(d.seats, (*seat).unsettled)
 	if d.tight() != before {
 		p.regime++

@@ -167,10 +167,20 @@ func (h *hostRoom) takes(s *section, room memory.Bytes) memory.Bytes {
 // host does not hold it.
 func (s *section) hostFloor() memory.Bytes {
 	v, part := &s.mem.view, s.mem.host.part
-	if part == 0 {
+	if part == 0 || part >= s.hostUse() {
 		return 0
 	}
 	return max(0, min(memory.Bytes(v.Allocated)-part, memory.Bytes(v.Resident))).Down()
+}
+
+// hostUse is for how much of the host a section has any use: no more ever leaves one than all
+// have together beyond what there is, where nobody goes as a whole.
+func (s *section) hostUse() memory.Bytes {
+	all := memory.Bytes(s.mem.view.Allocated + s.mem.view.Asked)
+	if m := s.seat.device.mem; m.excess > 0 && m.planner != nil && !m.planner.Config().Mode.Whole() {
+		return min(all, m.excess)
+	}
+	return all
 }
 
 // others is what the process's other sections have of what its cgroup leaves it.
@@ -217,7 +227,7 @@ func (p *Plane) shareHost() {
 func (h *hostRoom) claim(s *section, now time.Duration) hostClaim {
 	c := hostClaim{firm: h.holds(s), has: h.believed(s), asked: memory.Bytes(s.mem.view.Asked), going: s.mem.wantsOut}
 	c.used = s.mem.host.used.see(c.firm, now)
-	c.most = memory.Bytes(s.mem.view.Allocated) + memory.Bytes(s.mem.view.Asked) + hostGrain // and what it allocates next
+	c.most = s.hostUse() + hostGrain // and what it allocates next
 	if part := s.process.host; part.bounded {
 		c.most = min(c.most, max(0, part.most-s.others()))
 	}

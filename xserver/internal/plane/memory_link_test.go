@@ -35,14 +35,27 @@ func (r *memoryRig) pin() {
 	for idle := 0; l.pinned < r.now && idle < len(r.tenants); {
 		c := r.tenants[l.next%len(r.tenants)]
 		l.next++
-		if c.dead || c.slots+aSlot > min(c.hostBound(), c.allocated) {
+		if c.dead || c.slots+aSlot > min(c.hostBound(), c.allocated) || !c.reserves() && c.rests > l.pinned {
 			idle++
 			continue
 		}
 		c.slots, idle = c.slots+aSlot, 0
 		l.pinned += l.pinning.Time(aSlot)
+		if _, m := c.device.Memory(); m.Flags&board.MemoryGentle != 0 {
+			c.rests = l.pinned + gentleness*l.pinning.Time(aSlot)
+		}
 	}
 	l.pinned = max(l.pinned, r.now)
+}
+
+// gentleness is how much longer than the making of a slot ahead the pause after it is, while
+// the client is to be gentle.
+const gentleness = 9
+
+// reserves says whether the client makes host memory for what is to leave the device now.
+func (c *tenant) reserves() bool {
+	_, m := c.device.Memory()
+	return c.stopped() && c.resident > memory.Bytes(m.Target) && c.slots-(c.allocated-c.resident)-c.kept < aSlot
 }
 
 // trim gives up slots that are too many, clean copies last.

@@ -124,8 +124,11 @@ func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 	if m.limit > 0 {
 		c.Limit = m.limit + own
 	}
-	if m.exact && m.view.Did == m.word || m.word == 0 {
+	switch {
+	case m.exact && m.view.Did == m.word || m.word == 0:
 		c.Seen = m.number
+	case m.view.Did == m.word:
+		c.May = memory.Bytes(m.stored.Target) + pinned
 	}
 	if m.frozen { // it may have that by now
 		c.Resident = max(c.Resident, m.aim+pinned)
@@ -158,12 +161,12 @@ func (s *section) touches() memory.Bytes {
 // shift has those whose turn it is take turns if they do not fit together.
 func (p *Plane) shift(d *device) (end time.Duration) {
 	room := d.mem.planner.Config().Budget
-	all := -room / 4 * 3
+	d.mem.excess = -room
 	for _, c := range d.mem.claims {
 		room -= c.Pinned
-		all += c.Footprint + c.Asked
+		d.mem.excess += c.Footprint + c.Asked
 	}
-	d.mem.near = d.mem.short || all > 0 && len(d.seats) > 1
+	d.mem.near = d.mem.short || d.mem.excess > -d.mem.planner.Config().Budget/4 && len(d.seats) > 1
 	h := &d.mem.shifts
 	h.length = compute.DefaultQuantum
 	for _, t := range d.mem.decided.Targets {
@@ -219,9 +222,15 @@ func (p *Plane) timeline(d *device) iter.Seq[compute.Slot] {
 }
 
 // expected is what the scheduler expects of the tasks that are not on the timeline,
-// by sections.
+// by sections. Those that somebody of a higher class keeps out are in the order of their
+// shifts, or the memory of another than whose shift it is would come in meanwhile.
 func (p *Plane) expected(d *device) (list []compute.Expectation) {
-	for _, e := range p.sched.Expected(d.id) {
+	all := p.sched.Expected(d.id)
+	slices.SortStableFunc(all, func(a, b compute.Expectation) int {
+		x, y := p.seat(compute.Grant{Task: a.Task, Device: d.id}), p.seat(compute.Grant{Task: b.Task, Device: d.id})
+		return cmp.Or(-cmp.Compare(a.Keep, b.Keep), compareWaiting(x, y))
+	})
+	for _, e := range all {
 		st := p.seat(compute.Grant{Task: e.Task, Device: d.id})
 		if st == nil {
 			continue
@@ -384,8 +393,9 @@ func (p *Plane) prolong(st *seat) {
 // prolongShift is prolong where shifts take the place of a policy's turns.
 func (p *Plane) prolongShift(d *device, more time.Duration) {
 	h := &d.mem.shifts
-	more = max(more, -h.over).Truncate(quantumGrain)
-	h.over += more
+	over := &h.head.mem.shift.over
+	more = max(more, -*over).Truncate(quantumGrain)
+	*over += more
 	if end := p.now + max(h.left(), quantumGrain); more < 0 && (d.mem.next == 0 || end < d.mem.next) {
 		d.mem.next = end
 	}

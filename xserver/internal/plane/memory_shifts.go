@@ -17,22 +17,63 @@ import (
 //
 // Who waited longest goes first, and with it whoever else fits beside it, so that up to
 // half of what it leaves is still there for the memory of the next one to come in.
+//
+// A shift that somebody of a higher class breaks off goes on after that: with requests of
+// 24 ms every 50 ms each gap between two would be another's shift, and its memory on its way
+// whenever a gap is over (H200: neither of two ran while there were requests).
 type shifts struct {
 	head    *seat
 	count   uint64
-	used    time.Duration // of the head's shift
-	counted time.Duration // until when used counts
+	counted time.Duration // until when what is used of the head's shift counts
 	length  time.Duration // of a shift
-	over    time.Duration // by which this one is prolonged for the next one's memory
 	waiting []*seat       // in the order of their shifts
+}
+
+// aShift is a task's last.
+type aShift struct {
+	number uint64 // the larger the later
+	on     bool   // it is not over
+	used   time.Duration
+	over   time.Duration // by which it is prolonged for the next one's memory
+}
+
+// compareShifts says which of two has the next shift: one whose own was broken off, or who
+// had it longest ago.
+func compareShifts(a, b *seat) int {
+	x, y := &a.mem.shift, &b.mem.shift
+	switch {
+	case x.on && !y.on:
+		return -1
+	case y.on && !x.on:
+		return 1
+	}
+	return cmp.Compare(x.number, y.number)
+}
+
+// compareWaiting says which of two that are kept out comes first: those that have work, by
+// their shifts. nil is one of which nothing is known here.
+func compareWaiting(a, b *seat) int {
+	x, y := a != nil && a.ready > 0, b != nil && b.ready > 0
+	switch {
+	case x && y:
+		return compareShifts(a, b)
+	case x:
+		return -1
+	case y:
+		return 1
+	}
+	return 0
 }
 
 // arrange decides who of those whose turn it is runs now. room is what is there for
 // memory that can move; need says how much of it a task wants. A zero end is never.
 func (h *shifts) arrange(now time.Duration, due []*seat, room memory.Bytes, need func(*seat) memory.Bytes) (end time.Duration) {
-	running := h.head != nil && !h.head.mem.held
-	if running {
-		h.used += now - h.counted
+	if h.head != nil && !h.head.mem.held {
+		h.head.mem.shift.used += now - h.counted
+	}
+	if h.head != nil && (h.head.ready == 0 || h.left() <= 0) {
+		h.head.mem.shift.on = false
+		h.head = nil
 	}
 	h.counted = now
 	h.waiting = h.waiting[:0]
@@ -44,10 +85,10 @@ func (h *shifts) arrange(now time.Duration, due []*seat, room memory.Bytes, need
 		h.head = nil
 		return 0
 	}
-	if !slices.Contains(due, h.head) || h.left() <= 0 {
+	if !slices.Contains(due, h.head) {
 		h.take(due)
 	}
-	slices.SortStableFunc(due, func(a, b *seat) int { return cmp.Compare(a.mem.shift, b.mem.shift) })
+	slices.SortStableFunc(due, compareShifts)
 	room -= need(h.head)
 	next := memory.Bytes(0) // the largest that may be the next
 	for _, st := range due {
@@ -71,14 +112,18 @@ func (h *shifts) arrange(now time.Duration, due []*seat, room memory.Bytes, need
 	return now + max(h.left(), compute.MinQuantum)
 }
 
-// left is what is left of the shift.
-func (h *shifts) left() time.Duration { return h.length + h.over - h.used }
+// left is what is left of the head's shift.
+func (h *shifts) left() time.Duration {
+	return h.length + h.head.mem.shift.over - h.head.mem.shift.used
+}
 
-// take gives the shift to who had it longest ago.
+// take gives the shift to who has the next one.
 func (h *shifts) take(due []*seat) {
-	h.head = slices.MinFunc(due, func(a, b *seat) int { return cmp.Compare(a.mem.shift, b.mem.shift) })
-	h.count++
-	h.head.mem.shift, h.used, h.over = h.count, 0, 0
+	h.head = slices.MinFunc(due, compareShifts)
+	if s := &h.head.mem.shift; !s.on {
+		h.count++
+		*s = aShift{number: h.count, on: true}
+	}
 }
 
 // start is when a task that waits has its shift.

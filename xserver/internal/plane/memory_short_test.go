@@ -110,3 +110,24 @@ func TestHostPartsDoNotSwing(t *testing.T) {
 		}
 	}
 }
+
+// TestHostIsMadeForWhatMayHaveToGo: however large the host is, nobody makes more of it than
+// all have beyond what the device has, as no more than that ever has to leave one; unless
+// tasks go as a whole. What was made before they had so much is not given back for that.
+func TestHostIsMadeForWhatMayHaveToGo(t *testing.T) {
+	const excess, before = 3*60*gib - 137*gib, 4 * gib
+	r := shortHost(t, 500*gib, 3)
+	r.live(60 * time.Second)
+	for i, c := range r.tenants {
+		if c.slots > excess+before {
+			t.Errorf("task %d has %v of the host, and %v can have to go", i+1, c.slots, excess)
+		}
+	}
+	r.turn(func(p *Plane) { _ = p.SetMemory(Memory{Budget: 137 * gib, Mode: memory.Swap}) })
+	r.live(60 * time.Second)
+	for i, c := range r.tenants {
+		if c.slots < c.allocated {
+			t.Errorf("task %d, which goes as a whole, has %v of the host", i+1, c.slots)
+		}
+	}
+}

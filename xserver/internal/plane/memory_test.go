@@ -35,10 +35,11 @@ type tenant struct {
 	away                        memory.Bytes // of what is on the host, mapped to nothing
 	in, out                     uint64
 	asked                       memory.Bytes
-	loads                       memory.Bytes // device memory that was made and waits for its bytes
-	wire                        memory.Bytes // that the link carried of a batch that is not there yet
-	slots, had, made            memory.Bytes // host memory that there is, was at the last look, and was made in all
-	kept                        memory.Bytes // of that, clean copies of what is on the device
+	loads                       memory.Bytes  // device memory that was made and waits for its bytes
+	wire                        memory.Bytes  // that the link carried of a batch that is not there yet
+	slots, had, made            memory.Bytes  // host memory that there is, was at the last look, and was made in all
+	kept                        memory.Bytes  // of that, clean copies of what is on the device
+	rests                       time.Duration // until when it makes no host memory ahead
 
 	// Of a program that touches a part of its memory in a turn, and another later.
 	touches memory.Bytes // 0: all of it
