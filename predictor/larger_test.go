@@ -90,3 +90,40 @@ func TestLargerByAnyPointer(t *testing.T) {
 		}
 	}
 }
+
+// libraryConvolution takes a struct with its sizes, and what a library works out of them, in so many bytes.
+func libraryConvolution(bytes int) maker {
+	return func(w *world, r *rand.Rand) made {
+		n, c, k, h := between(r, 1, 12), 32*between(r, 1, 32), 32*between(r, 1, 32), between(r, 7, 28)
+		s := []uint64{1, 1, 3}[r.IntN(3)]
+		x, f, y := w.tensor(4*n*c*h*h), w.tensor(4*k*c*s*s), w.tensor(4*n*k*h*h)
+		p := new(args).u64(x, f, y).u32(n, c, h, h, k, s, s, h, h, n*h*h, c*s*s, h*h, c*h*h, k*h*h, ceil(n*h*h, 128), ceil(k, 128), c/32)
+		p.b = append(p.b, make([]byte, max(0, bytes-len(p.b)))...)
+		return made{
+			Launch{Grid: dim(ceil(n*h*h, 128), ceil(k, 128), 1), Block: dim(384, 1, 1), Params: p.b},
+			[]Touch{read(x, 4*n*c*h*h), read(f, 4*k*c*s*s), write(y, 4*n*k*h*h)},
+		}
+	}
+}
+
+// TestEntangledLaunchesAreWorthALook: of a kernel with many words more launches are looked at,
+// where templates disagree about them, and fewer blocks are wrong then.
+func TestEntangledLaunchesAreWorthALook(t *testing.T) {
+	looks, wrong := map[int]uint32{}, map[int]uint64{}
+	for _, bytes := range []int{0, manyWords} {
+		for seed := range uint64(6) {
+			w := newWorld(seed, true)
+			r := rand.New(rand.NewPCG(seed, 1))
+			m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "convolution"}}, 1)
+			train(t, m, w, r, libraryConvolution(bytes), 200, Block)
+			s, _ := probe(m, w, r, libraryConvolution(bytes), 100)
+			looks[bytes], wrong[bytes] = looks[bytes]+m.Stats().Observations, wrong[bytes]+s.Blocks.Missed()+s.Blocks.Vain()
+			if n := m.Stats().Observations; n > mostObservations {
+				t.Errorf("%d bytes, seed %d: %d observations", bytes, seed, n)
+			}
+		}
+	}
+	if looks[manyWords] <= looks[0] || wrong[manyWords] > wrong[0]/2 {
+		t.Errorf("%d blocks are wrong after %d looks, %d after %d where there are few words", wrong[manyWords], looks[manyWords], wrong[0], looks[0])
+	}
+}

@@ -10,11 +10,14 @@ const (
 	// mostObservations is how many a variant is learnt from if launches go on being
 	// beyond what it knows.
 	mostObservations = 3 * MaxObservations
+	// maxEntangled is how many if that has many words: see entangled.
+	maxEntangled = 2 * MaxObservations
+	manyWords    = 256 // bytes of parameters
 )
 
 // Worth says whether a launch should be observed: its variant is not known well,
 // and this launch would tell more. It is false for all launches of a kernel but a
-// few: at most MaxObservations a variant.
+// few: at most MaxObservations a variant, as a rule.
 func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	worth := m.worth(l, ranges)
 	if m.passed++; worth {
@@ -41,7 +44,10 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 		if v.observed >= mostObservations || v.bare() {
 			return false
 		}
-		return v.alike(m.layout.sign(l, m.pointers)) < kept && v.unsure(l, m.pointers) || v.anyVague() && v.larger(l)
+		if v.alike(m.layout.sign(l, m.pointers)) < kept && (v.unsure(l, m.pointers) || v.entangled(l, m.pointers)) {
+			return true
+		}
+		return v.anyVague() && v.larger(l)
 	case v.bare():
 		return v.verified < 2
 	case len(v.samples) < 2:
@@ -61,6 +67,12 @@ func (m *Model) worth(l *Launch, ranges *Ranges) bool {
 		return true
 	}
 	return v.anyVague() && v.larger(l) || m.due(v, l)
+}
+
+// entangled says whether templates go on disagreeing about launches of many words: those of
+// cuDNN and CUTLASS take a struct in which eight launches can be explained in several ways.
+func (v *variant) entangled(l *Launch, pointers []pointer) bool {
+	return len(l.Params) >= manyWords && v.observed < maxEntangled && v.disputed(l, pointers, false)
 }
 
 // alike counts the samples whose launch had the same values.

@@ -102,7 +102,7 @@ func (p Predict) runs(workload string, mib, dense int) predictRuns {
 		// some, one after the other in one process, and not the smallest first, of which whole
 		// tensors are in one block. None is larger: learning is to take 120 s at most, and the
 		// first time that 360 MiB of VGG19's batch of 28 were touched took 5 s.
-		[]predictRun{run("3", "0", "4,12,9@256,1,2,8,5@320")},
+		[]predictRun{run("3", "0", "4,12,9@256,1,2,7,8,5@320,6@304")},
 		[]predictRun{run("5", "0", "10,6@288")},
 	}
 }
