@@ -84,7 +84,7 @@ func (p Predict) runs(workload string, mib, dense int) predictRuns {
 		run := func(batch, also string) predictRun {
 			return predictRun{script: workloads.ScriptTrain, args: []string{"--seconds", "1", "--losses", "1", "--batch", batch, "--also", also}}
 		}
-		return predictRuns{[]predictRun{run("8", "20,3,32")}, []predictRun{run("14", "26")}}
+		return predictRuns{[]predictRun{run("8", "20,3")}, []predictRun{run("14", "5")}}
 	case WorkloadLlama:
 		run := func(prompt, also, tokens string) predictRun {
 			return predictRun{script: workloads.ScriptLLM, args: []string{"--seconds", "1", "--layers", strconv.Itoa(p.Layers), "--prompt", prompt, "--also", also, "--tokens", tokens}}
