@@ -82,7 +82,10 @@ func (p *Planner) give(s *seat, b Bytes, left *Bytes) (short bool) {
 		return false
 	}
 	if p.config.Mode.Whole() && s.class > due {
-		return true // nothing comes in ahead of its turn
+		if s.Asked == 0 {
+			return true // nothing comes in ahead of its turn
+		}
+		b, short = max(s.desired, min(b, s.has()+s.Asked)), true // what is new does
 	}
 	take := min(b-s.desired, max(0, *left))
 	if take < b-s.desired {

@@ -1,6 +1,7 @@
 package plane
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -750,6 +751,25 @@ func TestOneThatCannotBeStoppedRuns(t *testing.T) {
 			if a.onTurn < time.Second || b.onTurn < time.Second {
 				t.Errorf("level %d, one that %s: it ran %v, the other %v of 5 s", level, name, a.onTurn, b.onTurn)
 			}
+		}
+	}
+}
+
+// TestNewMemoryIsOnTheDevice: what a program that does not run yet allocates is on the device
+// as long as there is room, also where tasks are swapped as a whole. On an H200 100 GiB went to
+// the host beside 76 that were free.
+func TestNewMemoryIsOnTheDevice(t *testing.T) {
+	for _, mode := range []memory.Mode{memory.Predict, memory.Allocation, memory.Swap, memory.Serial} {
+		r := newMemoryRig(t, 137*gib, mode, compute.HPF())
+		for i, size := range []memory.Bytes{20 * gib, 110 * gib} {
+			c := r.tenant(compute.TaskID(i+1), 10-10*i, 3)
+			for range 4 * size / gib {
+				c.allocate(gib / 4)
+				r.live(5 * time.Millisecond)
+			}
+		}
+		for _, c := range r.tenants {
+			r.wantResident(fmt.Sprintf("%v, task of %v", mode, c.allocated), c, c.allocated)
 		}
 	}
 }
