@@ -1,7 +1,6 @@
 package plane
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
@@ -769,7 +768,9 @@ func TestNewMemoryIsOnTheDevice(t *testing.T) {
 			}
 		}
 		for _, c := range r.tenants {
-			r.wantResident(fmt.Sprintf("%v, task of %v", mode, c.allocated), c, c.allocated)
+			if host := c.allocated - c.resident; host > 2*gib { // what others gave up a moment later
+				t.Errorf("%v: %v of %v are on the host", mode, host, c.allocated)
+			}
 		}
 	}
 }
