@@ -197,7 +197,8 @@ type burst struct {
 
 // bursts has requests of a higher class come in bursts, each of which reads all memory of its
 // program in 24 ms, beside two that go over theirs; they have more together than the device.
-func bursts(r *memoryRig, rounds int) (list []burst) {
+// They begin so long after all have their memory.
+func bursts(r *memoryRig, rounds int, after time.Duration) (list []burst) {
 	const request, period, requests, pause = 24 * time.Millisecond, 50 * time.Millisecond, 40, 4 * time.Second
 	for i, size := range []memory.Bytes{20 * gib, 110 * gib, 30 * gib} {
 		c := r.tenant(compute.TaskID(i+1), max(0, 10-10*i), 3)
@@ -207,14 +208,14 @@ func bursts(r *memoryRig, rounds int) (list []burst) {
 			if c.allocated < size {
 				c.allocate(gib)
 			}
-			r.live(300 * time.Millisecond)
+			r.live(30 * time.Millisecond)
 		}
 		c.ready(false)
 		if c.allocated != size {
 			r.t.Fatalf("%v allocated, of %v", c.allocated, size)
 		}
 	}
-	r.live(20 * time.Second) // to make host memory ahead
+	r.live(after)
 	for _, c := range r.tenants[1:] {
 		c.ready(true)
 	}
@@ -256,18 +257,26 @@ func bursts(r *memoryRig, rounds int) (list []burst) {
 	return list
 }
 
-// burstsOn lets six of them come, with an H200's budget and a host of which moved memory may
-// take so much; 0: it is made ahead for all, and the link carries what it may.
-func burstsOn(t *testing.T, host memory.Bytes, mode memory.Mode) []burst {
+// aHost is the host of a test: what moved memory may take of it, and how fast that is made,
+// before anything has to go for so long. The zero value: it is made ahead for all, and the
+// link carries what it may.
+type aHost struct {
+	limit  memory.Bytes
+	making memory.Rate
+	ahead  time.Duration
+}
+
+// burstsOn lets six of them come, with an H200's budget.
+func burstsOn(t *testing.T, h aHost, mode memory.Mode) []burst {
 	r := newMemoryRig(t, 137*gib, mode, compute.HPF())
-	if host > 0 {
-		r.link = slowLink{in: 49e9, out: 49e9, pinning: 4e9}
+	if h.limit > 0 {
+		r.link = slowLink{in: 49e9, out: 49e9, pinning: h.making}
 		r.turn(func(p *Plane) {
-			p.SetHost(host, memory.LimitAvailable, nil)
+			p.SetHost(h.limit, memory.LimitAvailable, nil)
 			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
 		})
 	}
-	return bursts(r, 6)
+	return bursts(r, 6, h.ahead)
 }
 
 // made is what the others made on average, and between requests.
@@ -281,17 +290,20 @@ func made(list []burst) (others, beside float64) {
 // TestBurstsKeepTheirMemory: a burst waits for its memory once, whatever the turns of others
 // are, and the others go on between requests and between bursts; also where the host does not
 // hold what each of them would send there, and its memory takes long to be made. They make as
-// much as where tasks go as a whole, but for a twentieth.
+// much as where tasks go as a whole, but for a twentieth. Where no host memory is made yet and
+// it is made as slowly as an H200's host did once, requests do not wait for it: they did for
+// 2.7 s, and on that machine, where mapping waits for the making as well, for 7.7.
 func TestBurstsKeepTheirMemory(t *testing.T) {
 	for _, c := range []struct {
 		what           string
-		host           memory.Bytes
+		host           aHost
 		median, worst  time.Duration // at most
 		others, beside float64       // at least
 	}{
-		{"made ahead", 0, 48 * time.Millisecond, 500 * time.Millisecond, 0.65, 0.25},
-		{"a large host", 200 * gib, 48 * time.Millisecond, 500 * time.Millisecond, 0.65, 0.25},
-		{"a short host", 62 * gib, 400 * time.Millisecond, time.Second, 0.62, 0.2},
+		{"made ahead", aHost{}, 48 * time.Millisecond, 500 * time.Millisecond, 0.65, 0.25},
+		{"a large host", aHost{200 * gib, 4e9, 30 * time.Second}, 48 * time.Millisecond, 500 * time.Millisecond, 0.6, 0.2},
+		{"a short host", aHost{62 * gib, 4e9, 30 * time.Second}, 400 * time.Millisecond, 800 * time.Millisecond, 0.55, 0.1},
+		{"a new host", aHost{62 * gib, 1.5e9, 0}, 150 * time.Millisecond, 300 * time.Millisecond, 0.3, 0.05},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			list := burstsOn(t, c.host, memory.Predict)

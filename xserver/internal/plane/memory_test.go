@@ -170,8 +170,17 @@ func (c *tenant) tell() {
 	c.device.TellMemory(board.MemoryView{
 		Did: word, State: state, Allocated: uint64(c.allocated), Resident: uint64(there), Loading: uint64(c.loads),
 		Host: uint64(c.allocated - there), Pinned: uint64(c.pinned), Asked: uint64(c.asked), In: c.in, Out: c.out,
-		Slots: uint64(c.slots), Kept: uint64(c.kept), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
+		Slots: uint64(c.hostMade()), Kept: uint64(c.kept), Working: uint64(c.foretold()), Exchange: uint64(c.exchange()),
 	})
+}
+
+// hostMade is what there is of host memory: where nothing is said of how it is made, what the
+// process may have and has a use for.
+func (c *tenant) hostMade() memory.Bytes {
+	if c.rig.link.pinning == 0 && !c.rig.link.pins {
+		return max(c.slots, min(c.allocated, c.hostBound()))
+	}
+	return c.slots
 }
 
 // act is what the client does in a step.
@@ -351,6 +360,7 @@ func TestRoomyMemoryHasNoSay(t *testing.T) {
 	low.allocate(8 * gib)
 	high.ready(false)
 	want("more than there is", true)
+	r.live(3 * time.Second) // until all of it is on the device
 	high.allocate(-5 * gib)
 	low.allocate(-12 * gib)
 	r.live(2 * time.Second)
