@@ -33,6 +33,7 @@ type figures struct {
 	at      time.Time
 	budget  uint64
 	in, out uint64 // moved so far
+	pool    uint64 // host memory that was made for it
 	stall   time.Duration
 	most    uint64 // allocated by one process
 	why     string // why something of it cannot be moved
@@ -64,7 +65,7 @@ func (l *Lab) memoryFigures(ctx context.Context) (f figures, err error) {
 	}
 	var whys []string
 	d := m.Devices[i]
-	f.budget = d.Budget
+	f.budget, f.pool = d.Budget, m.Host.GetPool()
 	for _, p := range d.Processes {
 		f.in, f.out = f.in+p.Memory.MovedIn, f.out+p.Memory.MovedOut
 		f.stall += time.Duration(p.Memory.StallNs)

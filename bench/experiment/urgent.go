@@ -170,7 +170,7 @@ func (l *Lab) urgentUnder(ctx context.Context, u Urgent, policy string, alone ur
 	if err := l.managedDaemon(ctx, u.Level, "HPF", u.Budget, mode); err != nil {
 		return rows.Row{}, err
 	}
-	level := 0
+	level, host := 0, memory.Bytes(0)
 	var before, after figures
 	got, err := l.urgentRun(ctx, u, u.programs(), true, u.Span, func(i int) way {
 		w := &Under{Name: fmt.Sprintf("background-%d", i), Level: u.Level}
@@ -178,8 +178,12 @@ func (l *Lab) urgentUnder(ctx context.Context, u Urgent, policy string, alone ur
 			w.Name, w.Priority = "urgent", urgentPriority
 		}
 		return w
-	}, func(c *crew, begins bool) error {
-		if !begins {
+	}, func(c *crew, at moment) error {
+		switch at {
+		case havingMemory:
+			host, err = l.awaitHost(ctx)
+			return err
+		case ended:
 			after, err = l.memoryFigures(ctx)
 			return err
 		}
@@ -210,18 +214,31 @@ func (l *Lab) urgentUnder(ctx context.Context, u Urgent, policy string, alone ur
 	}
 	return l.Row("urgent", rows.ModeXmsched, s.N, params, rows.Metrics{
 		"p50_us": s.P50, "p90_us": s.P90, "p99_us": s.P99, "max_us": s.Max, "p99_ratio": s.P99 / base.P99, "p50_ratio": s.P50 / base.P50,
-		"background_pct": share, "moved_gib": moved / float64(memory.GiB), "wrong_count": got.wrong, "verified_count": got.verified,
+		"background_pct": share, "moved_gib": moved / float64(memory.GiB), "host_gib": inGiB(float64(host)), "wrong_count": got.wrong, "verified_count": got.verified,
 	}), nil
 }
 
+// moment is one of a run: when all programs have their memory, when they have begun, and
+// at the end.
+type moment int
+
+const (
+	havingMemory moment = iota
+	begun
+	ended
+)
+
 // urgentRun runs programs, the first of them the requests if it is told so, and reads
-// what they did in the span. look is called when all have begun, and at the end.
-func (l *Lab) urgentRun(ctx context.Context, u Urgent, kinds []patterned, requests bool, span time.Duration, ways func(int) way, look func(c *crew, begins bool) error) (out urgentRun, err error) {
+// what they did in the span. look is called at each moment.
+func (l *Lab) urgentRun(ctx context.Context, u Urgent, kinds []patterned, requests bool, span time.Duration, ways func(int) way, look func(*crew, moment) error) (out urgentRun, err error) {
 	sum := memory.Bytes(0)
 	for _, k := range kinds {
 		sum += memory.Bytes(k.settings.Bytes)
 	}
-	allowed := 2*setupTimeout + 4*span + time.Duration(2*float64(sum)/1e9*float64(time.Second))
+	if look == nil {
+		look = func(*crew, moment) error { return nil }
+	}
+	allowed := 2*setupTimeout + hostMadeWithin + 4*span + time.Duration(2*float64(sum)/1e9*float64(time.Second))
 	ctx, cancel := context.WithTimeoutCause(ctx, allowed, fmt.Errorf("not done after %s", allowed.Round(time.Second)))
 	defer cancel()
 	c := &crew{}
@@ -236,23 +253,22 @@ func (l *Lab) urgentRun(ctx context.Context, u Urgent, kinds []patterned, reques
 			return out, err
 		}
 	}
+	if err := look(c, havingMemory); err != nil {
+		return out, err
+	}
 	if err := c.begin(); err != nil {
 		return out, err
 	}
-	if look != nil {
-		if err := look(c, true); err != nil {
-			return out, err
-		}
+	if err := look(c, begun); err != nil {
+		return out, err
 	}
 	from := workloads.MonotonicNS()
 	if err := pause(ctx, span); err != nil {
 		return out, err
 	}
 	to := workloads.MonotonicNS()
-	if look != nil {
-		if err := look(c, false); err != nil {
-			return out, err
-		}
+	if err := look(c, ended); err != nil {
+		return out, err
 	}
 	for _, child := range c.children {
 		_ = child.stdin.Close()

@@ -27,7 +27,8 @@ together they have more than --budget. First each is run alone, without us.
 
 P99 and its ratio are those of the requests, from their release by the clock;
 background is what the others make together, each as a part of what it makes alone.
-Rows are compared with that of --policy swap, if it is among them.`,
+Rows are compared with that of --policy swap, if it is among them. They begin when no more
+host memory is made ahead, a minute later at most; host is how much there is then.`,
 		Example: "  xbench urgent --foreground 20GiB --background 110GiB,30GiB --policy predict,swap",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
