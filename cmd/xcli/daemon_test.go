@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +32,7 @@ type player struct {
 	dir    string
 	attach *client.Attachment
 	device board.Device
+	end    func() // the daemon
 }
 
 // play starts a daemon in this process and a client with one device.
@@ -48,13 +50,13 @@ func play(t *testing.T, r client.Registration) *player {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()
-	t.Cleanup(func() {
+	p := &player{t: t, dir: dir, end: sync.OnceFunc(func() {
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
-	})
-	p := &player{t: t, dir: dir}
+	})}
+	t.Cleanup(p.end)
 	p.join(r)
 	return p
 }
@@ -224,6 +226,30 @@ func TestTrace(t *testing.T) {
 	out, _, code := p.xcli("trace", "-o", "-", "--for", "20ms")
 	if code != 0 || !json.Valid([]byte(out)) {
 		t.Errorf("exit %d\n%s", code, out)
+	}
+}
+
+// TestTraceOfADaemonThatEnds: what was recorded until then is written, with the tasks' names.
+func TestTraceOfADaemonThatEnds(t *testing.T) {
+	p := play(t, client.Registration{Name: "one", TaskToken: "one"})
+	file := filepath.Join(t.TempDir(), "trace.json")
+	var o, e bytes.Buffer
+	code := make(chan int, 1)
+	go func() {
+		code <- cli.Run(command(), []string{"trace", "-o", file, "--for", "1m", "--dir", p.dir}, &o, &e)
+	}()
+	for end := time.Now().Add(time.Second); time.Now().Before(end); {
+		p.request()
+		p.eventually("policy set RR", "RR")
+		p.eventually("policy set HPF", "HPF")
+	}
+	p.end()
+	if c := <-code; c != cli.ExitFailure || !strings.Contains(e.String(), "until then is in "+file) {
+		t.Errorf("exit %d, %s", c, e.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil || !json.Valid(text) || !strings.Contains(string(text), `"task 1 one"`) || !strings.Contains(string(text), `"policy RR"`) {
+		t.Errorf("%v\n%s", err, text)
 	}
 }
 

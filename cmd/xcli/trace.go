@@ -35,7 +35,7 @@ func traceCommand(o *options) *cobra.Command {
 		Long: `trace records for a while what the tasks do on each device: when they have work, run,
 are gated, held or armed, and why, and changes of the policy. The file opens in
 ui.perfetto.dev and chrome://tracing. An interrupt ends it early, and what was recorded
-is written. As root all users' tasks are there, else your own.`,
+is written, as it is if the daemon ends. As root all users' tasks are there, else your own.`,
 		Example: "  xcli trace -o trace.json --for 5s",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -65,11 +65,14 @@ func (o *options) trace(c *cobra.Command, file string, span time.Duration) error
 		}
 		defer out.drop()
 		t, err := record(ctx, conn, span)
-		if err != nil {
+		if err != nil && len(t.Events) == 0 {
 			return err
 		}
 		if err := errors.Join(perfetto.Write(out, t), out.keep()); err != nil {
 			return fmt.Errorf("write %s: %w", file, err)
+		}
+		if err != nil {
+			return fmt.Errorf("%w; what was recorded until then is in %s", err, file)
 		}
 		if file != "-" {
 			fmt.Fprintf(c.ErrOrStderr(), "%d events in %s; open it in ui.perfetto.dev or chrome://tracing\n", len(t.Events), file)
@@ -109,9 +112,12 @@ func create(stdout io.Writer, file string) (output, error) {
 	return output{out, out.CloseAtomicallyReplace, func() { _ = out.Cleanup() }}, nil
 }
 
-// record traces for a span, or until ctx ends.
+// record traces for a span, or until ctx ends. An error with events is the daemon's end.
 func record(ctx context.Context, conn *client.Client, span time.Duration) (perfetto.Trace, error) {
 	var t perfetto.Trace
+	if err := name(ctx, conn, &t); err != nil { // those of the end may not be had any more
+		return t, err
+	}
 	begin := time.Now()
 	limited, cancel := context.WithTimeout(ctx, span)
 	defer cancel()
@@ -123,15 +129,22 @@ func record(ctx context.Context, conn *client.Client, span time.Duration) (perfe
 		}
 		return nil
 	})
-	if limited.Err() == nil && !errors.Is(err, errEnough) {
-		return t, err // the daemon's end, or its refusal
-	}
 	if len(t.Events) > 0 {
 		t.EndNS = t.Events[0].AtNs + uint64(time.Since(begin))
 	}
+	if limited.Err() == nil && !errors.Is(err, errEnough) {
+		return t, err // the daemon's end, or its refusal
+	}
+	return t, name(ctx, conn, &t)
+}
+
+// name gives a trace the tasks that there are, and those that ended lately.
+func name(ctx context.Context, conn *client.Client, t *perfetto.Trace) error {
 	naming, cancel := context.WithTimeout(context.WithoutCancel(ctx), answerTime)
 	defer cancel()
 	tasks, ended, err := conn.Report(naming)
-	t.Tasks = append(ended, tasks...)
-	return t, err
+	if err == nil {
+		t.Tasks = append(ended, tasks...)
+	}
+	return err
 }
