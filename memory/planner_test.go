@@ -630,3 +630,33 @@ func TestConfigureRefuses(t *testing.T) {
 		t.Errorf("after a refusal the budget is %s", got)
 	}
 }
+
+// TestWhoDoesNotComeIsLookedAtAgain: an idle foreground that keeps its memory, as it is expected
+// soon, is decided on anew when that is over, though nothing else happens. It kept 11 of 16 GiB
+// for good beside a task that needed them.
+func TestWhoDoesNotComeIsLookedAtAgain(t *testing.T) {
+	for _, left := range []time.Duration{50 * time.Millisecond, 400 * time.Millisecond} {
+		p, err := NewPlanner(Config{Budget: 16 * GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := []Claim{
+			{Task: 1, Rank: 10, Footprint: 11 * GiB, Resident: 11 * GiB},
+			{Task: 2, Footprint: 8 * GiB, Resident: 5 * GiB, Ready: true, Open: true},
+		}
+		expected := []compute.Expectation{{Task: 1, NextReady: time.Second + left, Keep: 10}}
+		var d Decision
+		for now := time.Second; now < 4*time.Second; now = d.Next { // as it is woken
+			d = p.Decide(now, slices.Values([]compute.Slot{{Task: 2}}), expected, claims)
+			if d.Next == 0 {
+				break
+			}
+			for i := range claims {
+				claims[i].Seen = d.Targets[i].Want
+			}
+		}
+		if got := d.Targets[0].Bytes; got > 8*GiB {
+			t.Errorf("expected in %v and not come: may have %v", left, got)
+		}
+	}
+}

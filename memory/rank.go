@@ -141,8 +141,10 @@ func (p *Planner) keeps(s *seat, left time.Duration, now time.Duration) bool {
 	switch {
 	case left <= back:
 		s.returned = false
+		p.wake(now, now+left) // it may not come
 		return true
 	case !s.returned && left <= 4*load:
+		p.wake(now, now+left)
 		return true
 	}
 	s.returned = true

@@ -62,7 +62,7 @@ var anyAllocation = slot{in: wholeAllocation}
 
 // Limits of a model.
 const (
-	// MaxObservations is how many observations one variant is learnt from.
+	// MaxObservations is how many observations one variant is learnt from, as a rule: see Worth.
 	MaxObservations = 8
 	maxSamples      = 64 // of all variants
 	maxDepth        = 2

@@ -17,7 +17,8 @@ const (
 
 // Worth says whether a launch should be observed: its variant is not known well,
 // and this launch would tell more. It is false for all launches of a kernel but a
-// few: at most MaxObservations a variant, as a rule.
+// few: at most MaxObservations a variant, maxEntangled of one that has many words, and
+// mostObservations if launches go on being beyond what it knows.
 func (m *Model) Worth(l *Launch, ranges *Ranges) bool {
 	worth := m.worth(l, ranges)
 	if m.passed++; worth {

@@ -83,7 +83,7 @@ func (l *Lab) pieceOf(given, task memory.Bytes, least int) memory.Bytes {
 	return max(memory.MiB, min(usual, task/memory.Bytes(least)/memory.MiB*memory.MiB))
 }
 
-// patterned is a program of our own kernels. No two that run together hold the same, where
+// patterned is a program of our own kernels. No two that run together hold the same at first, where
 // none of them has more pieces than this one, or than it is said to be apart from others.
 type patterned struct {
 	settings workloads.Touch

@@ -157,7 +157,7 @@ func (l *Lab) swapByUs(ctx context.Context, s Swap, size memory.Bytes, link link
 	}
 	large := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(size / piece * piece), Piece: uint64(piece), Phase: 1, Rounds: 1}
 	beside := workloads.Touch{Pattern: workloads.PatternDense, Bytes: uint64(small), Piece: uint64(small), Phase: 1, Rounds: 100}
-	c, err := l.muster(ctx, []hungry{patterned{settings: large}, patterned{beside, large.Pieces()}}, 4, func(i int) way {
+	c, err := l.muster(ctx, []hungry{patterned{settings: large}, patterned{settings: beside, apart: large.Pieces()}}, 4, func(i int) way {
 		slice := []time.Duration{set.short, set.long}[i%2]
 		return &Under{Name: fmt.Sprintf("swap-%d", i+1), Level: s.Level, Hints: []string{"--slice", slice.String()}}
 	})

@@ -444,7 +444,7 @@ func (c *Chooser) takeTurns() {
 		c.used += c.now - c.counted
 	}
 	c.counted = c.now
-	var next, spare *Task // who waits longest; who could run but has no work
+	var next, spare *Task // who waits longest; who could run but has no work, or is kept
 	for _, t := range c.tasks {
 		switch {
 		case t == cur:

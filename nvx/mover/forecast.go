@@ -173,7 +173,7 @@ func (f *forecast) pick(target memory.Bytes) (x exchange) {
 		room -= s.Bytes
 		switch {
 		case s.State.OnDevice():
-		case x.in == 0 && resident+s.Bytes <= target:
+		case x.in == 0 && resident+s.Bytes <= target: // there is room for the first of them only
 			resident += s.Bytes
 		default:
 			x.in += s.Bytes

@@ -94,6 +94,7 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 			}
 		}
 		if idle > 0 {
+			k.stale = true // what goes may have to be made again
 			return never, m.Trim(section, max(0, idle-over))
 		}
 	}
@@ -103,8 +104,8 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 	}
 	began := k.now()
 	if err := m.Slots(section, c.made+1, c.size); err != nil {
-		k.want = k.want[:0]
-		return never, fmt.Errorf("host memory ahead: %w", err)
+		k.stale = true // made, and counted, may be another number
+		return latest, fmt.Errorf("host memory ahead: %w", err)
 	}
 	c.made++
 	if spent := k.now() - began; o.Gentle && spent >= soonest {

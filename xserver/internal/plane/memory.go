@@ -82,6 +82,7 @@ type sectionMemory struct {
 	exact  bool         // the aim is what the planner said
 	frozen bool         // the aim is what it had when nothing was known of others
 	host   hostShare
+	making time.Duration // until when more host memory of it may be expected to be made; 0: none
 
 	// What its target sends to the host, there or not there room for it.
 	wantsOut memory.Bytes
@@ -136,14 +137,25 @@ func (st *seat) unsettled() bool {
 	})
 }
 
-// settleMemory takes in how tight a device is, and whom memory keeps from running.
-func (p *Plane) settleMemory(d *device, before bool) {
+// tellKept tells the chooser whom memory keeps from running, and whether that is another than
+// at the last time.
+func (d *device) tellKept() (other bool) {
+	if d.mem == nil {
+		return false
+	}
 	for _, st := range d.seats {
 		if kept := st.memoryStops(); kept != st.mem.kept {
-			st.mem.kept = kept
+			st.mem.kept, other = kept, true
 			d.chooser.SetKept(st.choice, kept)
-			p.touch(d)
 		}
+	}
+	return other
+}
+
+// settleMemory takes in how tight a device is, and whom memory keeps from running.
+func (p *Plane) settleMemory(d *device, before bool) {
+	if d.tellKept() {
+		p.touch(d)
 	}
 	d.mem.unsettled = slices.ContainsFunc(d.seats, (*seat).unsettled)
 	if d.tight() != before {
@@ -319,6 +331,9 @@ func (p *Plane) lookAtMemory(s *section) {
 	m.books.take(m.view, v, p.now, s.seat.open && s.seat.ready > 0)
 	if v.In != m.view.In || v.Out != m.view.Out || v.Resident != m.view.Resident { // what is clean goes without being copied
 		m.stop.progress(p.now)
+	}
+	if v.Slots > m.view.Slots {
+		m.making = p.now + hostMakes
 	}
 	p.timeMoves(s, &m.view, &v)
 	m.view = v

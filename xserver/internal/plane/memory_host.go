@@ -50,6 +50,9 @@ type hostRoom struct {
 }
 
 const (
+	// hostMakes is for how long after some host memory was made more of it is expected: what
+	// waits for that does not wait for ever.
+	hostMakes = 5 * time.Second
 	// hostGrain keeps clients from being woken by every small change of the host.
 	hostGrain = 256 * memory.MiB
 	// hostLate is how long after a part was lowered a client may have more by it that
@@ -173,7 +176,7 @@ func (s *section) hostFloor() memory.Bytes {
 	if part > 0 && part < use {
 		floor = memory.Bytes(v.Allocated) - part
 	}
-	if made, d := memory.Bytes(v.Slots), s.seat.device; made+hostGrain < use && d.ranked() && !d.presses() {
+	if made, d := memory.Bytes(v.Slots), s.seat.device; made+hostGrain < use && s.mem.making != 0 && d.ranked() && !d.presses() {
 		floor = max(floor, min(memory.Bytes(v.Allocated)-(made-made%hostGrain), s.mem.aim))
 	}
 	return max(0, min(floor, memory.Bytes(v.Resident))).Down()

@@ -33,11 +33,17 @@ func (p *Plane) planMemory(answered bool) {
 			continue
 		}
 		p.claims(d)
+		if m.exceeds() {
+			p.claims(d) // what has to stay goes by that
+		}
 		end := p.shift(d)
 		m.decided = m.planner.Decide(p.now, p.timeline(d), p.expected(d), m.claims)
 		m.next = m.decided.Next
-		if end != 0 && (m.next == 0 || end < m.next) {
-			m.next = end
+		m.again(end)
+		for _, s := range m.of {
+			if s != nil && s.mem.floor > 0 {
+				m.again(s.mem.making)
+			}
 		}
 		m.short = m.decided.Oversubscribed || m.decided.Over > 0
 		p.assign(d)
@@ -46,6 +52,13 @@ func (p *Plane) planMemory(answered bool) {
 		p.mem.host.touched = true
 	}
 	p.shareHost()
+}
+
+// again has it be decided anew at a time; 0: never.
+func (m *deviceMemory) again(at time.Duration) {
+	if at != 0 && (m.next == 0 || at < m.next) {
+		m.next = at
+	}
 }
 
 // claims lists what the processes of a device claim, and what those have of which
@@ -63,6 +76,9 @@ func (p *Plane) claims(d *device) {
 		for _, s := range st.sections {
 			if s.mem.surprises(p.now) {
 				s.mem.key, s.mem.number = p.mem.newKey(), 0
+			}
+			if s.mem.making <= p.now {
+				s.mem.making = 0
 			}
 			m.claims = append(m.claims, s.claim(m.own, rank))
 			m.of = append(m.of, s)
@@ -158,13 +174,22 @@ func (s *section) touches() memory.Bytes {
 	return memory.Bytes(v.Allocated)
 }
 
+// exceeds works out by how much what is claimed exceeds the budget, and says whether that is
+// news.
+func (m *deviceMemory) exceeds() (news bool) {
+	excess := -m.planner.Config().Budget
+	for _, c := range m.claims {
+		excess += c.Footprint + c.Asked
+	}
+	news, m.excess = excess != m.excess, excess
+	return news
+}
+
 // shift has those whose turn it is take turns if they do not fit together.
 func (p *Plane) shift(d *device) (end time.Duration) {
 	room := d.mem.planner.Config().Budget
-	d.mem.excess = -room
 	for _, c := range d.mem.claims {
 		room -= c.Pinned
-		d.mem.excess += c.Footprint + c.Asked
 	}
 	d.mem.near = d.mem.short || d.mem.excess > -d.mem.planner.Config().Budget/4 && len(d.seats) > 1
 	h := &d.mem.shifts

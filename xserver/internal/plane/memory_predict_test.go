@@ -326,3 +326,33 @@ func TestBurstsKeepTheirMemory(t *testing.T) {
 		})
 	}
 }
+
+// TestWhoseTurnComesIsNotTakenForKept has a background whose memory is away when the request
+// that kept it out ends: from then on it has its turns among the armed, as memory keeps it no
+// more. What is decided on memory then is so before the policy's word on it is taken in.
+func TestWhoseTurnComesIsNotTakenForKept(t *testing.T) {
+	r := newMemoryRig(t, 16*gib, memory.Predict, compute.HPF())
+	for i, size := range []int{11, 3, 4} {
+		c := r.tenant(compute.TaskID(i+1), max(0, 10-10*i), 3)
+		c.ready(true)
+		for range size {
+			c.allocate(gib)
+			r.live(20 * time.Millisecond)
+		}
+	}
+	urgent, a, b := r.tenants[0], r.tenants[1], r.tenants[2]
+	for _, x := range []struct {
+		who *tenant
+		on  bool
+		d   time.Duration
+	}{{urgent, false, 388}, {urgent, true, 388}, {a, false, 208}, {urgent, false, 396}, {urgent, true, 264}, {a, true, 80}, {urgent, false, 0}} {
+		x.who.ready(x.on)
+		r.live(x.d * time.Millisecond)
+	}
+	before, other := b.onTurn, a.onTurn
+	const span = 30 * time.Second
+	r.live(span)
+	if ran := b.onTurn - before; ran < span/4 {
+		t.Errorf("it ran for %v of %v, the other for %v; %v %v %v are there", ran, span, a.onTurn-other, urgent.resident, a.resident, b.resident)
+	}
+}
