@@ -68,7 +68,7 @@ func (e *expr) natural() bool {
 // simplest returns the likeliest coefficient from lo to hi, the larger of two that
 // are as likely; nil if there is none.
 func simplest(lo, hi float64) *natural {
-	i, _ := slices.BinarySearchFunc(naturals, lo, func(n natural, v float64) int { return cmp.Compare(n.value, v) })
+	i := firstNatural(lo)
 	if i == len(naturals) || naturals[i].value > hi {
 		return nil
 	}
@@ -90,6 +90,20 @@ func simplest(lo, hi float64) *natural {
 		}
 	}
 	return best
+}
+
+// firstNatural is the index of the least that is not below v. By slices.BinarySearchFunc, which
+// calls back for every step, it was a quarter of the time that fitting takes.
+func firstNatural(v float64) int {
+	from, to := 0, len(naturals)
+	for from < to {
+		if middle := int(uint(from+to) >> 1); naturals[middle].value < v {
+			from = middle + 1
+		} else {
+			to = middle
+		}
+	}
+	return from
 }
 
 // roundest returns the multiple of the largest power of two from lo to hi.
