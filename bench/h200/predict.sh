@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The row predict, workload by workload as named (all without arguments): what is learnt
-# from runs with some sizes foretells runs with others. PyTorch's take 2 to 4 minutes
+# from runs with some sizes foretells runs with others. PyTorch's take 1.5 to 3 minutes
 # each; science under two. TOGETHER=1 has them run at the same time, each with a daemon of
 # its own, so that none of them waits: learn_s says less then. What was seen and learnt is
 # kept in $OUT/predict-logs.tgz, to learn from again without a GPU.
