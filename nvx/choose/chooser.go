@@ -109,8 +109,12 @@ func (c *Chooser) SetShares(t *Task, shares bool) {
 func (c *Chooser) SetAway(t *Task, away bool) { t.away = away }
 
 // SetKept says whether a task is kept from running by something else, as its memory is not
-// there: it has no turns meanwhile, which others could make use of.
-func (c *Chooser) SetKept(t *Task, kept bool) { t.kept = kept }
+// there: it has no turns meanwhile, which others could make use of. It tells whether that is
+// news.
+func (c *Chooser) SetKept(t *Task, kept bool) (news bool) {
+	news, t.kept = kept != t.kept, kept
+	return news
+}
 
 // SetRank gives a task's place among the backgrounds: the larger goes first.
 func (c *Chooser) SetRank(t *Task, rank int) { t.rank = rank }

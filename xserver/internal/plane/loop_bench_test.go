@@ -89,11 +89,12 @@ func threadTime() time.Duration {
 }
 
 // BenchmarkCrowdEdge is the part of it that is no system call: what the plane does for an
-// edge of one of 50, of so many processes with boards of their own.
+// edge of one of 50, of so many processes with boards of their own, where memory is managed,
+// as it is by default, and there is room for all.
 func BenchmarkCrowdEdge(b *testing.B) {
 	for _, clients := range []int{50, 256} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {
-			p := New(Config{}, compute.HPF())
+			p := New(Config{Memory: &Memory{Budget: 1 << 40}}, compute.HPF())
 			var sections []board.Device
 			for i := range clients {
 				a := benchAttachment(b, i)

@@ -105,7 +105,6 @@ type seatMemory struct {
 	held  bool // it is to be Stopped: its memory moves
 	rests bool // some of its memory is mapped to nothing; see keeps
 	waits bool // another of those that do not fit together has its shift
-	kept  bool // one of these was so when the chooser was last told
 
 	stands bool // others have its turn while it is held
 
@@ -137,19 +136,12 @@ func (st *seat) unsettled() bool {
 	})
 }
 
-// tellKept tells the chooser whom memory keeps from running, and whether that is another than
-// at the last time.
-func (d *device) tellKept() (other bool) {
-	if d.mem == nil {
-		return false
-	}
+// tellKept tells the chooser whom memory keeps from running, and whether that is news.
+func (d *device) tellKept() (news bool) {
 	for _, st := range d.seats {
-		if kept := st.memoryStops(); kept != st.mem.kept {
-			st.mem.kept, other = kept, true
-			d.chooser.SetKept(st.choice, kept)
-		}
+		news = d.chooser.SetKept(st.choice, st.memoryStops()) || news
 	}
-	return other
+	return news
 }
 
 // settleMemory takes in how tight a device is, and whom memory keeps from running.

@@ -38,7 +38,9 @@ func (p *Plane) touchDue() {
 func (p *Plane) settle() {
 	for _, d := range p.touched {
 		d.touched = false
-		d.tellKept()       // the policy's word may be newer than what was decided on memory
+		if d.tight() { // else memory keeps nobody
+			d.tellKept() // the policy's word may be newer than what was decided on memory
+		}
 		var stopped uint32 // highest level at which somebody was stopped
 		for _, t := range d.chooser.Decide(p.now) {
 			st := t.Tag.(*seat)
