@@ -170,13 +170,13 @@ func (h *hostRoom) takes(s *section, room memory.Bytes) memory.Bytes {
 
 // hostFloor is how much of a section's memory stays on the device, as its part of the host
 // does not hold it, or is not made yet where nobody has to wait for that.
-func (s *section) hostFloor() memory.Bytes {
+func (s *section) hostFloor(now time.Duration) memory.Bytes {
 	v, part, use := &s.mem.view, s.mem.host.part, s.hostUse()
 	floor := memory.Bytes(0)
 	if part > 0 && part < use {
 		floor = memory.Bytes(v.Allocated) - part
 	}
-	if made, d := memory.Bytes(v.Slots), s.seat.device; made+hostGrain < use && s.mem.making != 0 && d.ranked() && !d.presses() {
+	if made, d := memory.Bytes(v.Slots), s.seat.device; made+hostGrain < use && s.mem.making > now && d.ranked() && !d.presses() {
 		floor = max(floor, min(memory.Bytes(v.Allocated)-(made-made%hostGrain), s.mem.aim))
 	}
 	return max(0, min(floor, memory.Bytes(v.Resident))).Down()

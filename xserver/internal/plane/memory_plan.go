@@ -33,15 +33,13 @@ func (p *Plane) planMemory(answered bool) {
 			continue
 		}
 		p.claims(d)
-		if m.exceeds() {
-			p.claims(d) // what has to stay goes by that
-		}
+		p.floors(d)
 		end := p.shift(d)
 		m.decided = m.planner.Decide(p.now, p.timeline(d), p.expected(d), m.claims)
 		m.next = m.decided.Next
 		m.again(end)
 		for _, s := range m.of {
-			if s != nil && s.mem.floor > 0 {
+			if s != nil && s.mem.floor > 0 && s.mem.making > p.now {
 				m.again(s.mem.making)
 			}
 		}
@@ -66,7 +64,6 @@ func (m *deviceMemory) again(at time.Duration) {
 func (p *Plane) claims(d *device) {
 	m := d.mem
 	m.claims, m.of = m.claims[:0], m.of[:0]
-	crowded := false
 	ranks := p.sched.Policy().Traits().Strict
 	for _, st := range d.seats {
 		rank := 0
@@ -77,12 +74,8 @@ func (p *Plane) claims(d *device) {
 			if s.mem.surprises(p.now) {
 				s.mem.key, s.mem.number = p.mem.newKey(), 0
 			}
-			if s.mem.making <= p.now {
-				s.mem.making = 0
-			}
 			m.claims = append(m.claims, s.claim(m.own, rank))
 			m.of = append(m.of, s)
-			crowded = crowded || s.mem.floor > 0
 		}
 	}
 	for _, list := range p.mem.ghosts {
@@ -91,6 +84,24 @@ func (p *Plane) claims(d *device) {
 				m.claims = append(m.claims, g.claim())
 				m.of = append(m.of, nil)
 			}
+		}
+	}
+}
+
+// floors works out by how much what is claimed exceeds the budget, and what cannot leave the
+// device, as by that the host does not hold it.
+func (p *Plane) floors(d *device) {
+	m := d.mem
+	m.excess = -m.planner.Config().Budget
+	for _, c := range m.claims {
+		m.excess += c.Footprint + c.Asked
+	}
+	crowded := false
+	for i, s := range m.of {
+		if s != nil {
+			s.mem.floor = s.hostFloor(p.now)
+			m.claims[i].Pinned += s.mem.floor
+			crowded = crowded || s.mem.floor > 0
 		}
 	}
 	m.planner.SetHasty(crowded) // the host is divided by what is to go there
@@ -122,13 +133,13 @@ func (m *sectionMemory) surprises(now time.Duration) bool {
 func (s *section) claim(own memory.Bytes, rank int) memory.Claim {
 	m, st := s.mem, s.seat
 	pinned := memory.Bytes(m.view.Pinned) + own
-	m.fixed, m.floor = pinned, s.hostFloor()
+	m.fixed = pinned
 	c := memory.Claim{
 		Task: m.key, Rank: rank, Seen: m.number - 1,
 		Footprint: memory.Bytes(m.view.Allocated) + pinned,
 		Resident:  memory.Bytes(m.view.Resident) + pinned,
 		Loading:   memory.Bytes(m.view.Loading),
-		Pinned:    pinned + m.floor,
+		Pinned:    pinned, // see floors
 		Asked:     memory.Bytes(m.view.Asked),
 		Slice:     st.task.hints.Quantum,
 		Exchange:  memory.Bytes(m.view.Exchange),
@@ -174,24 +185,14 @@ func (s *section) touches() memory.Bytes {
 	return memory.Bytes(v.Allocated)
 }
 
-// exceeds works out by how much what is claimed exceeds the budget, and says whether that is
-// news.
-func (m *deviceMemory) exceeds() (news bool) {
-	excess := -m.planner.Config().Budget
-	for _, c := range m.claims {
-		excess += c.Footprint + c.Asked
-	}
-	news, m.excess = excess != m.excess, excess
-	return news
-}
-
 // shift has those whose turn it is take turns if they do not fit together.
 func (p *Plane) shift(d *device) (end time.Duration) {
-	room := d.mem.planner.Config().Budget
+	budget := d.mem.planner.Config().Budget
+	room := budget
 	for _, c := range d.mem.claims {
 		room -= c.Pinned
 	}
-	d.mem.near = d.mem.short || d.mem.excess > -d.mem.planner.Config().Budget/4 && len(d.seats) > 1
+	d.mem.near = d.mem.short || d.mem.excess > -budget/4 && len(d.seats) > 1
 	h := &d.mem.shifts
 	h.length = compute.DefaultQuantum
 	for _, t := range d.mem.decided.Targets {
@@ -250,19 +251,23 @@ func (p *Plane) timeline(d *device) iter.Seq[compute.Slot] {
 // by sections. Those that somebody of a higher class keeps out are in the order of their
 // shifts, or the memory of another than whose shift it is would come in meanwhile.
 func (p *Plane) expected(d *device) (list []compute.Expectation) {
-	all := p.sched.Expected(d.id)
-	slices.SortStableFunc(all, func(a, b compute.Expectation) int {
-		x, y := p.seat(compute.Grant{Task: a.Task, Device: d.id}), p.seat(compute.Grant{Task: b.Task, Device: d.id})
-		return cmp.Or(-cmp.Compare(a.Keep, b.Keep), compareWaiting(x, y))
+	type expectation struct {
+		compute.Expectation
+		of *seat
+	}
+	var all []expectation
+	for _, e := range p.sched.Expected(d.id) {
+		if st := p.seat(compute.Grant{Task: e.Task, Device: d.id}); st != nil {
+			all = append(all, expectation{e, st})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b expectation) int {
+		return cmp.Or(-cmp.Compare(a.Keep, b.Keep), compareWaiting(a.of, b.of))
 	})
 	for _, e := range all {
-		st := p.seat(compute.Grant{Task: e.Task, Device: d.id})
-		if st == nil {
-			continue
-		}
-		for _, s := range st.sections {
+		for _, s := range e.of.sections {
 			e.Task = s.mem.key
-			list = append(list, e)
+			list = append(list, e.Expectation)
 		}
 	}
 	return list
@@ -421,8 +426,8 @@ func (p *Plane) prolongShift(d *device, more time.Duration) {
 	over := &h.head.mem.shift.over
 	more = max(more, -*over).Truncate(quantumGrain)
 	*over += more
-	if end := p.now + max(h.left(), quantumGrain); more < 0 && (d.mem.next == 0 || end < d.mem.next) {
-		d.mem.next = end
+	if more < 0 {
+		d.mem.again(p.now + max(h.left(), quantumGrain))
 	}
 }
 

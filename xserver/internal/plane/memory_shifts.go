@@ -51,9 +51,9 @@ func compareShifts(a, b *seat) int {
 }
 
 // compareWaiting says which of two that are kept out comes first: those that have work, by
-// their shifts. nil is one of which nothing is known here.
+// their shifts.
 func compareWaiting(a, b *seat) int {
-	x, y := a != nil && a.ready > 0, b != nil && b.ready > 0
+	x, y := a.ready > 0, b.ready > 0
 	switch {
 	case x && y:
 		return compareShifts(a, b)
