@@ -138,13 +138,11 @@ func (p *Planner) expect(s *seat, e compute.Expectation, index int, now time.Dur
 func (p *Planner) keeps(s *seat, left time.Duration, now time.Duration) bool {
 	load := p.load(s)
 	back := load + load/4 + ahead
-	switch {
-	case left <= back:
+	if left <= back {
 		s.returned = false
+	}
+	if !s.returned && left <= max(back, 4*load) {
 		p.wake(now, now+left) // it may not come
-		return true
-	case !s.returned && left <= 4*load:
-		p.wake(now, now+left)
 		return true
 	}
 	s.returned = true

@@ -93,8 +93,8 @@ func (p Predict) runs(workload string, mib, dense int) predictRuns {
 		// 2.11 on an H200), and what comes last is held to be the same: it is a short one.
 		return predictRuns{[]predictRun{run("128", "700,17", "32")}, []predictRun{run("100", "333,1500", "28")}}
 	}
-	run := func(batch, image, also string) predictRun {
-		args := []string{"--model", workload, "--seconds", "1", "--warm-up", "6", "--batch", batch, "--image", image, "--also", also}
+	run := func(batch, also string) predictRun {
+		args := []string{"--model", workload, "--seconds", "1", "--warm-up", "6", "--batch", batch, "--also", also}
 		return predictRun{script: workloads.ScriptInfer, args: args}
 	}
 	return predictRuns{
@@ -102,8 +102,8 @@ func (p Predict) runs(workload string, mib, dense int) predictRuns {
 		// some, one after the other in one process, and not the smallest first, of which whole
 		// tensors are in one block. None is larger: learning is to take 120 s at most, and the
 		// first time that 360 MiB of VGG19's batch of 28 were touched took 5 s.
-		[]predictRun{run("3", "0", "4,12,9@256,1,2,7,8,5@320,6@304")},
-		[]predictRun{run("5", "0", "10,6@288")},
+		[]predictRun{run("3", "4,12,9@256,1,2,7,8,5@320,6@304")},
+		[]predictRun{run("5", "10,6@288")},
 	}
 }
 

@@ -35,8 +35,7 @@ def arguments():
 def build(args):
     torch.manual_seed(args.seed)
     options = {"init_weights": False} if args.model == "inception_v3" else {}
-    model = getattr(torchvision.models, args.model)(weights=None, **options).to(args.device).eval()
-    return model
+    return getattr(torchvision.models, args.model)(weights=None, **options).to(args.device).eval()
 
 
 def sizes(args):
