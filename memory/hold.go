@@ -38,8 +38,15 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	whole := missing >= Granularity && incoming >= missing
 	if now >= s.patience && (incoming >= BatchBytes || whole) {
 		again := s.patience + p.between(incoming)
+		all := whole && s.Resident+incoming >= p.touches(s)
+		if all && !s.caught { // from the host each pass takes as long as that
+			again = s.patience + p.config.Link.Time(incoming) + ahead
+		}
 		if now >= again {
 			s.patience = now + p.patience(incoming)
+			if all {
+				s.caught, s.moved, in = true, now, true // it could not take it before
+			}
 		}
 		p.wake(now, again)
 	}

@@ -148,6 +148,9 @@ type Target struct {
 	// in; 0 if it is not. Less than that, as by arithmetic, would have its turn be over
 	// before its memory is there, where that comes late.
 	Wait time.Duration
+	// Missed is what a task whose turn it is runs without of what it touches, as that was waited
+	// for long enough.
+	Missed Bytes
 	// Quantum is the length of its turns; 0 leaves it to the policy.
 	Quantum time.Duration
 	// Overtime is by how much the turn that it has should end later than by the timeline,
@@ -305,6 +308,9 @@ func (p *Planner) target(s *seat, now time.Duration) Target {
 		t.Move = Out
 	case s.missing() > 0 && s.progresses(now):
 		t.Move = In
+	}
+	if s.class == due && now >= s.patience {
+		t.Missed = p.misses(s)
 	}
 	if s.class <= due && s.held && !s.yields {
 		if p.lacks(s) > 0 && now < s.patience {

@@ -397,6 +397,41 @@ func TestLittleMemoryIsWaitedFor(t *testing.T) {
 	}
 }
 
+// TestLateRoomIsUsedAtOnce has a request of a higher class wait for so much memory, for which
+// others make room late, that it is let go before: once there is room it is stopped for that
+// soon, and until all of it is there.
+func TestLateRoomIsUsedAtOnce(t *testing.T) {
+	const late, step = 2 * time.Second, time.Millisecond
+	p, err := NewPlanner(Config{Budget: 20 * GiB})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claims := []Claim{
+		{Task: 1, Rank: 10, Footprint: 16 * GiB, Ready: true, Open: true, Stopped: true},
+		{Task: 2, Footprint: 20 * GiB, Resident: 20 * GiB, Ready: true, Stopped: true},
+	}
+	urgent, other := &claims[0], &claims[1]
+	there, let := time.Duration(0), false
+	for now := step; there == 0 && now < 2*late; now += step {
+		d := p.Decide(now, slices.Values([]compute.Slot{{Task: 1}}), []compute.Expectation{{Task: 2}}, claims)
+		urgent.Seen, other.Seen = d.Targets[0].Want, d.Targets[1].Want
+		if now >= late {
+			other.Resident = min(other.Resident, d.Targets[1].Bytes)
+		}
+		urgent.Stopped = d.Targets[0].Hold
+		let = let || now < late && !urgent.Stopped
+		if urgent.Stopped && urgent.Resident < d.Targets[0].Bytes && now%(3*step) == 0 {
+			urgent.Resident = min(urgent.Resident+BatchBytes, d.Targets[0].Bytes, urgent.Footprint)
+		}
+		if urgent.Resident == urgent.Footprint {
+			there = now
+		}
+	}
+	if load := LinkRate.Time(16 * GiB); !let || there == 0 || there > late+3*load {
+		t.Errorf("let go before %t, all is there at %v, where there is room from %v on and a load takes %v", let, there, late, load)
+	}
+}
+
 // TestNobodyMakesRoomForLittle has a large task run, beside which there is less than a
 // batch of room for the next one, which would not bring that in: of a small one that comes
 // later nothing goes for it, and none of its memory is on the way when it might run.

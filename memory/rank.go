@@ -174,8 +174,8 @@ func (p *Planner) turn(s *seat, now time.Duration) {
 		return
 	}
 	broken := s.broken
-	s.due, s.broken, s.yields = true, false, false
-	missing := max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
+	s.due, s.broken, s.yields, s.caught = true, false, false, s.caught && broken
+	missing := p.misses(s)
 	if broken && missing <= s.missed {
 		return
 	}
@@ -203,6 +203,11 @@ func (p *Planner) touches(s *seat) Bytes {
 		return s.Working
 	}
 	return s.Footprint
+}
+
+// misses is what is not there of that.
+func (p *Planner) misses(s *seat) Bytes {
+	return max(0, min(p.touches(s), p.config.Budget)-s.Resident+s.Loading)
 }
 
 // load is how long all that the task touches takes to come in.

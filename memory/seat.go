@@ -32,6 +32,7 @@ type seat struct {
 	// long as that comes in until limit.
 	due             bool
 	broken          bool // somebody of a higher class broke its turn off
+	caught          bool // it was stopped in its turn for all that it lacked
 	patience, limit time.Duration
 	missed          Bytes         // what it missed when these were set
 	quantum         time.Duration // the length of its turns; 0: the policy's own

@@ -380,7 +380,7 @@ func (s *section) reserve(step memory.Step) error {
 			more += seg.Bytes
 		}
 	}
-	if err := s.stock.room(s.memory, s.index, more, o.Host); err != nil {
+	if err := s.stock.room(s.memory, s.index, more, o); err != nil {
 		return err
 	}
 	for _, id := range step.IDs {

@@ -40,14 +40,20 @@ func (k *stock) allowed(all, told memory.Bytes) memory.Bytes {
 }
 
 // room says whether slots for so many bytes are to be had: ENOMEM if they would
-// be more than the process may have, all clean copies given up.
-func (k *stock) room(m Memory, section int, b, told memory.Bytes) error {
+// be more than the process may have, all clean copies given up. Where somebody must not wait
+// they are given up before more is made: to make a slot takes ten times as long as the copy
+// that one saves, and holds up whoever maps memory meanwhile.
+func (k *stock) room(m Memory, section int, b memory.Bytes, o Orders) error {
 	all, idle, err := m.Pool(section)
 	if err != nil || b <= idle {
 		return err
 	}
-	limit := k.allowed(all, told)
-	if over := all + b - idle - limit; over > 0 {
+	limit := k.allowed(all, o.Host)
+	most := limit
+	if o.Gentle {
+		most = min(limit, all)
+	}
+	if over := all + b - idle - most; over > 0 {
 		if err := forgo(m, section, min(over, b-idle)); err != nil {
 			return err
 		}

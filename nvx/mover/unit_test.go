@@ -176,15 +176,22 @@ func TestHostMemoryAhead(t *testing.T) {
 	if _, err := k.step(m, 0, Orders{Host: 40 * mib}, f, p); err != nil || m.all != 40*mib {
 		t.Errorf("%s kept of 40 MiB allowed: %v", m.all, err)
 	}
-	if err := k.room(m, 0, 48*mib, 40*mib); !errors.Is(err, syscall.ENOMEM) {
+	if err := k.room(m, 0, 48*mib, Orders{Host: 40 * mib}); !errors.Is(err, syscall.ENOMEM) {
 		t.Errorf("8 MiB beyond what is allowed: %v", err)
 	}
-	if err := k.room(m, 0, 40*mib, 40*mib); err != nil {
+	if err := k.room(m, 0, 40*mib, Orders{Host: 40 * mib}); err != nil {
 		t.Errorf("what is there: %v", err)
 	}
 	m.kept = 24 * mib
-	if err := k.room(m, 0, 32*mib, 40*mib); err != nil || m.kept != 8*mib {
+	if err := k.room(m, 0, 32*mib, Orders{Host: 40 * mib}); err != nil || m.kept != 8*mib {
 		t.Errorf("16 MiB are free, for 32 clean copies are given up: %v, %s kept", err, m.kept)
+	}
+	m.kept = 24 * mib
+	if err := k.room(m, 0, 32*mib, Orders{Host: 80 * mib, Gentle: true}); err != nil || m.kept != 8*mib {
+		t.Errorf("clean copies are not given up before more is made, where somebody must not wait: %v, %s kept", err, m.kept)
+	}
+	if err := k.room(m, 0, 48*mib, Orders{Host: 80 * mib, Gentle: true}); err != nil || m.kept != 0 {
+		t.Errorf("more than there is, of what may be: %v, %s kept", err, m.kept)
 	}
 	m.kept = 24 * mib
 	if _, err := k.step(m, 0, Orders{Host: 20 * mib}, f, p); err != nil || m.all != 20*mib || m.kept != 20*mib {

@@ -63,6 +63,8 @@ type deviceMemory struct {
 	short     bool          // they want more than there is
 	near      bool          // they have most of it
 	excess    memory.Bytes  // what they have beyond it; negative: they have less
+	careful   bool          // somebody must not wait for host memory that is made, and nobody has to
+	missed    memory.Bytes  // what those who come before others run without
 	unsettled bool          // memory of some is away, or keeps them from running
 	decided   memory.Decision
 	evicting  bool // something is asked to give up memory for which the host has no room

@@ -176,8 +176,8 @@ func (s *section) hostFloor(now time.Duration) memory.Bytes {
 	if part > 0 && part < use {
 		floor = memory.Bytes(v.Allocated) - part
 	}
-	if made, d := memory.Bytes(v.Slots), s.seat.device; made+hostGrain < use && s.mem.making > now && d.ranked() && !d.presses() {
-		floor = max(floor, min(memory.Bytes(v.Allocated)-(made-made%hostGrain), s.mem.aim))
+	if made, m := memory.Bytes(v.Slots), s.seat.device.mem; m.careful && made+hostGrain < use && s.mem.making > now {
+		floor = max(floor, min(memory.Bytes(v.Allocated)-(made-made%hostGrain)-m.missed, s.mem.aim))
 	}
 	return max(0, min(floor, memory.Bytes(v.Resident))).Down()
 }
@@ -198,6 +198,20 @@ func (d *device) presses() bool {
 	return d.mem.decided.Over > 0 || slices.ContainsFunc(d.seats, func(st *seat) bool {
 		return slices.ContainsFunc(st.sections, func(s *section) bool { return s.mem.view.Asked > 0 })
 	})
+}
+
+// missed is what those who come before others run without, as nothing may go for which host
+// memory is not made: it is to be made for that much, or they would wait for as long as it is
+// made gently.
+func (d *device) missed() (n memory.Bytes) {
+	for _, st := range d.seats {
+		for _, s := range st.sections {
+			if st.choice.Leads() {
+				n += s.mem.target.Missed
+			}
+		}
+	}
+	return n
 }
 
 // hostUse is for how much of the host a section has any use: no more ever leaves one than all

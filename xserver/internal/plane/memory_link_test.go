@@ -55,7 +55,8 @@ const gentleness = 9
 // reserves says whether the client makes host memory for what is to leave the device now.
 func (c *tenant) reserves() bool {
 	_, m := c.device.Memory()
-	return c.stopped() && c.resident > memory.Bytes(m.Target) && c.slots-(c.allocated-c.resident)-c.kept < aSlot
+	c.forgoes(aSlot)
+	return c.stopped() && c.resident > memory.Bytes(m.Target) && c.idle() < aSlot
 }
 
 // trim gives up slots that are too many, clean copies last.
@@ -70,10 +71,25 @@ func (c *tenant) leaves(step time.Duration, rest memory.Bytes) (n memory.Bytes) 
 	if c.rig.link.pinning == 0 {
 		return c.carries(out, step, min(rest, c.hostBound()-(c.allocated-c.resident)))
 	}
-	clean := min(c.kept, rest)
+	clean := memory.Bytes(0)
+	if !c.writes {
+		clean = min(c.kept, rest)
+	}
 	c.kept -= clean
-	free := c.slots - (c.allocated - c.resident) - clean - c.kept
-	return clean + c.carries(out, step, min(rest-clean, free))
+	c.forgoes(rest - clean)
+	return clean + c.carries(out, step, min(rest-clean, c.idle()-clean))
+}
+
+// idle is what of its host memory holds nothing.
+func (c *tenant) idle() memory.Bytes { return c.slots - (c.allocated - c.resident) - c.kept }
+
+// forgoes gives up copies, which are of no use any more, for so much that is to go, where more
+// host memory may not be made, or should not be for that.
+func (c *tenant) forgoes(b memory.Bytes) {
+	_, m := c.device.Memory()
+	if c.writes && (m.Flags&board.MemoryGentle != 0 || c.slots+aSlot > c.hostBound()) {
+		c.kept -= max(0, min(c.kept, b-c.idle()))
+	}
 }
 
 type way bool

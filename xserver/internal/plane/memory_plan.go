@@ -96,6 +96,7 @@ func (p *Plane) floors(d *device) {
 	for _, c := range m.claims {
 		m.excess += c.Footprint + c.Asked
 	}
+	m.careful, m.missed = d.ranked() && !d.presses(), d.missed()
 	crowded := false
 	for i, s := range m.of {
 		if s != nil {
@@ -289,7 +290,7 @@ func (p *Plane) assign(d *device) {
 		s.mem.exact, s.mem.frozen = true, false
 		s.mem.host.planned = s.mem.host.part
 		out := max(0, min(memory.Bytes(s.mem.view.Resident), m.planner.Config().Budget)-s.mem.aim)
-		if s.mem.wantsOut = out; s.mem.aim <= s.mem.floor {
+		if s.mem.wantsOut = out; s.mem.aim <= s.mem.floor && (!m.careful || m.missed > 0) {
 			s.mem.wantsOut += s.mem.floor // more might go if there were room for it
 		}
 		if s.mem.wantsOut == 0 || !p.mem.host.known && !s.process.host.bounded {

@@ -203,6 +203,7 @@ func bursts(r *memoryRig, rounds int, after time.Duration) (list []burst) {
 	for i, size := range []memory.Bytes{20 * gib, 110 * gib, 30 * gib} {
 		c := r.tenant(compute.TaskID(i+1), max(0, 10-10*i), 3)
 		c.pace = 850e9
+		c.writes = i > 0
 		c.ready(true) // it fills it
 		for range 2 * size / gib {
 			if c.allocated < size {
@@ -291,25 +292,29 @@ func made(list []burst) (others, beside float64) {
 // are, and the others go on between requests and between bursts; also where the host does not
 // hold what each of them would send there, and its memory takes long to be made. They make as
 // much as where tasks go as a whole, but for a twentieth. Where no host memory is made yet and
-// it is made as slowly as an H200's host did once, requests do not wait for it: they did for
-// 2.7 s, and on that machine, where mapping waits for the making as well, for 7.7.
+// it is made as slowly as an H200's host did once, requests do not wait for it, but for what
+// there is too little of: they did for 2.7 s, and on that machine, where mapping waits for the
+// making as well, for 7.7. What the others have of the host is copies of what they have written
+// since: it is used for what has to go, and no more is made for that (a request took 5 s).
 func TestBurstsKeepTheirMemory(t *testing.T) {
 	for _, c := range []struct {
 		what           string
 		host           aHost
-		median, worst  time.Duration // at most
+		median, worst  time.Duration // at most, after the first burst
+		first          time.Duration // the worst of that, at most
 		others, beside float64       // at least
 	}{
-		{"made ahead", aHost{}, 48 * time.Millisecond, 500 * time.Millisecond, 0.65, 0.25},
-		{"a large host", aHost{200 * gib, 4e9, 30 * time.Second}, 48 * time.Millisecond, 500 * time.Millisecond, 0.6, 0.2},
-		{"a short host", aHost{62 * gib, 4e9, 30 * time.Second}, 400 * time.Millisecond, 800 * time.Millisecond, 0.55, 0.1},
-		{"a new host", aHost{62 * gib, 1.5e9, 0}, 150 * time.Millisecond, 300 * time.Millisecond, 0.3, 0.05},
+		{"made ahead", aHost{}, 48 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond, 0.65, 0.25},
+		{"a large host", aHost{200 * gib, 4e9, 30 * time.Second}, 48 * time.Millisecond, 500 * time.Millisecond, 48 * time.Millisecond, 0.6, 0.2},
+		{"a short host", aHost{62 * gib, 4e9, 30 * time.Second}, 48 * time.Millisecond, 500 * time.Millisecond, 48 * time.Millisecond, 0.55, 0.1},
+		{"a slow host", aHost{62 * gib, 1.5e9, 60 * time.Second}, 48 * time.Millisecond, 500 * time.Millisecond, 48 * time.Millisecond, 0.5, 0.1},
+		{"a new host", aHost{62 * gib, 1.5e9, 0}, 48 * time.Millisecond, 300 * time.Millisecond, time.Second, 0.3, 0.05},
 	} {
 		t.Run(c.what, func(t *testing.T) {
 			list := burstsOn(t, c.host, memory.Predict)
 			for i, b := range list {
 				t.Logf("burst %d: median %v, 99th %v, worst %v; moved %v; the others made %.3f, %.3f between requests", i, b.median, b.p99, b.worst, b.moved, b.others, b.beside)
-				if b.median > c.median || b.worst > c.worst {
+				if i == 0 && b.worst > c.first || i > 0 && (b.median > c.median || b.worst > c.worst) {
 					t.Errorf("burst %d: a request took %v, the worst %v", i, b.median, b.worst)
 				}
 				if b.moved > 42*gib {

@@ -38,7 +38,8 @@ type tenant struct {
 	loads                       memory.Bytes  // device memory that was made and waits for its bytes
 	wire                        memory.Bytes  // that the link carried of a batch that is not there yet
 	slots, had, made            memory.Bytes  // host memory that there is, was at the last look, and was made in all
-	kept                        memory.Bytes  // of that, clean copies of what is on the device
+	kept                        memory.Bytes  // of that, copies of what is on the device
+	writes                      bool          // all its memory: none of these is clean
 	rests                       time.Duration // until when it makes no host memory ahead
 
 	// Of a program that touches a part of its memory in a turn, and another later.
