@@ -22,7 +22,7 @@ struct shared {
 	volatile long events;
 };
 
-static const size_t batch = (size_t)128 << 20, piece = (size_t)32 << 20, all = (size_t)8 << 30;
+static const size_t batch = (size_t)128 << 20, piece = (size_t)32 << 20, whole = (size_t)8 << 30;
 
 __global__ void read_all(const uint4 *from, size_t n, unsigned *to)
 {
@@ -76,7 +76,7 @@ static void disturb(struct shared *s)
 	CHECK(cudaFree(0));
 	CHECK(cudaMallocHost(&host, batch));
 	CHECK(cudaMalloc(&device, batch));
-	CHECK(cudaMalloc(&large, all));
+	CHECK(cudaMalloc(&large, whole));
 	CHECK(cudaMalloc(&word, sizeof *word));
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	kept.prop.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -104,7 +104,7 @@ static void disturb(struct shared *s)
 			release(&made);
 			break;
 		case READ_ALL:
-			read_all<<<2112, 512, 0, stream>>>((uint4 *)large, all / 16, word);
+			read_all<<<2112, 512, 0, stream>>>((uint4 *)large, whole / 16, word);
 			break;
 		case READ_BATCH:
 			read_all<<<1056, 256, 0, stream>>>((uint4 *)large, batch / 16, word);
@@ -138,7 +138,7 @@ int main(void)
 	if (!child)
 		disturb(s);
 	CHECK(cudaSetDevice(0));
-	CHECK(cudaMalloc(&large, all));
+	CHECK(cudaMalloc(&large, whole));
 	CHECK(cudaMalloc(&word, sizeof *word));
 	CHECK(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
 	while (!s->ready && waitpid(child, &status, WNOHANG) == 0)
@@ -153,12 +153,12 @@ int main(void)
 		events = s->events;
 		for (began = now(); now() - began < 0.6; n += 8) {
 			for (int k = 0; k < 8; k++)
-				read_all<<<2112, 512, 0, stream>>>((uint4 *)large, all / 16, word);
+				read_all<<<2112, 512, 0, stream>>>((uint4 *)large, whole / 16, word);
 			CHECK(cudaStreamSynchronize(stream));
 		}
 		took = now() - began;
 		events = s->events - events;
-		rate = n * (double)all / took / 1e9;
+		rate = n * (double)whole / took / 1e9;
 		alone = kind == NOTHING ? rate : alone;
 		printf("%-45s %6.0f GB/s, %5.2f %% lost; %5.0f a second, %5.0f us lost to each\n", names[kind], rate,
 		       100 * (1 - rate / alone), (double)events / took, events ? 1e6 * (1 - rate / alone) * took / (double)events : 0.0);

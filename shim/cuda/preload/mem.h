@@ -244,6 +244,10 @@ XM_INTERNAL uint64_t xm_room_left(struct xm_mem *m);
 /* Asks the daemon for that much room and waits for at most 20 ms. True: something changed. */
 XM_INTERNAL bool xm_room_ask(struct xm_mem *m, uint64_t bytes);
 
+/* The same, and waits on until there is room for `enough`: an answer may bring nothing yet, as others have to give up
+ * theirs first. */
+XM_INTERNAL void xm_room_await(struct xm_mem *m, uint64_t bytes, uint64_t enough);
+
 /* --- mem_range.c ----------------------------------------------------------- */
 
 /* A range with its memory, mapped, unlisted; from the cache where one fits. */

@@ -110,7 +110,7 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 	for (int i = 0; r == CUDA_ERROR_OUT_OF_MEMORY && xm_slot_bounded(m, s->bytes) && i < HOST_ASKS; i++) {
 		bool at_once = false;
 
-		(void)xm_room_ask(m, rest);
+		xm_room_await(m, rest, s->bytes);
 		s->device = xm_room_piece(m, s->bytes, rest, &at_once);
 		if (s->device)
 			return CUDA_SUCCESS;
@@ -136,7 +136,7 @@ static bool hopeless(struct xm_mem *m, uint64_t bytes)
 	if (xm_cache_flush(m) | xm_pools_release(m, false))
 		left = before = xm_room_left(m);
 	for (int i = 0; left < bytes && i < HOST_ASKS; i++) {
-		(void)xm_room_ask(m, bytes);
+		xm_room_await(m, bytes, bytes);
 		left = xm_room_left(m);
 		if (left >= before + XM_PIECE) {
 			before = left;

@@ -163,7 +163,8 @@ static void wish(struct xm_mem *m, uint64_t bytes, bool on)
 	pthread_mutex_unlock(&xm_lock);
 }
 
-bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
+/* Until an answer comes after which there is room for `enough`, at most 20 ms. True: one came. */
+static bool ask(struct xm_mem *m, uint64_t bytes, uint64_t enough)
 {
 	uint64_t end = xm_now() + ASK_NS, now;
 	const uint32_t *word;
@@ -173,10 +174,24 @@ bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
 	if (!word)
 		return false;
 	wish(m, bytes, true);
-	while (!answered && (now = xm_now()) < end) {
+	while (!(answered && xm_room_left(m) >= enough) && (now = xm_now()) < end) {
+		uint32_t is;
+
 		xm_wait_word((const _Atomic uint32_t *)word, seen, end - now);
-		answered = __atomic_load_n(word, __ATOMIC_ACQUIRE) != seen;
+		is = __atomic_load_n(word, __ATOMIC_ACQUIRE);
+		answered = answered || is != seen;
+		seen = is;
 	}
 	wish(m, bytes, false);
 	return answered;
+}
+
+bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
+{
+	return ask(m, bytes, 0);
+}
+
+void xm_room_await(struct xm_mem *m, uint64_t bytes, uint64_t enough)
+{
+	(void)ask(m, bytes, enough);
 }

@@ -703,6 +703,39 @@ static void part(void)
     WANT(figure(&section()->client_memory.asked), 0);
 }
 
+/* What the daemon does while others give up theirs: it answers again and again, and there is room only after a while. */
+static void *gives_late(void *unused)
+{
+    uint64_t asks = 0;
+
+    while (giving) {
+        if (figure(&section()->client_memory.asked) && ++asks == 1000)
+            __atomic_store_n(&section()->daemon_memory.host, 256 * MIB, __ATOMIC_RELAXED);
+        bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+        usleep(100);
+    }
+    return unused;
+}
+
+/* Answers that bring nothing yet are no reason to refuse an allocation: it waits for as long as others may take. */
+static void late(void)
+{
+    pthread_t daemon;
+    struct block a, b;
+
+    managed();
+    __atomic_store_n(&section()->daemon_memory.host, 32 * MIB, __ATOMIC_RELAXED);
+    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+    giving = true;
+    WANT(pthread_create(&daemon, NULL, gives_late, NULL), 0);
+    a = make_block(64 * MIB);
+    b = make_block(160 * MIB);
+    giving = false;
+    pthread_join(daemon, NULL);
+    check_block(&a);
+    check_block(&b);
+}
+
 /* What has no room anywhere is refused before any of it is made: host memory is dear to make, and others want it. */
 static void never(void)
 {
@@ -940,7 +973,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"part", part}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"late", late}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
