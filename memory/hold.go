@@ -43,10 +43,8 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 			again = s.patience + p.config.Link.Time(incoming) + ahead
 		}
 		if now >= again {
-			s.patience = now + p.patience(incoming)
-			if all {
-				s.caught, s.moved, in = true, now, true // it could not take it before
-			}
+			s.patience, s.caught = now+p.patience(incoming), s.caught || all
+			s.moved, in = now, true // it could not take it while it ran
 		}
 		p.wake(now, again)
 	}

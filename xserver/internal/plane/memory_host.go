@@ -272,7 +272,7 @@ func (h *hostRoom) claim(s *section, now time.Duration) hostClaim {
 	if part := s.process.host; part.bounded {
 		c.most = min(c.most, max(0, part.most-s.others()))
 	}
-	if m := &s.mem.host; s.seat.mayGo() && m.part > 0 {
+	if m := &s.mem.host; s.seat.mayGo() && m.part > 0 && !s.seat.device.mem.careful {
 		// More room of its own would be of no use to it now, but for what has to go at once.
 		c.turn = true
 		if lacks, most := s.lacks(), hostPinning.Over(s.expectedTurn()/2); lacks <= most {
