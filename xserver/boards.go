@@ -2,6 +2,7 @@ package xserver
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,16 +20,25 @@ import (
 )
 
 // A client of the board socket has handshakeLimit to say its line, and only
-// maxHandshakes of them may be at it.
+// maxHandshakes of them may be at it. When the daemon ends they have partingLimit to
+// be gone.
 const (
 	handshakeLimit = 2 * time.Second
 	maxHandshakes  = 128
+	partingLimit   = 5 * time.Second
 )
 
-// serveBoards hands out boards until the socket is closed.
+// serveBoards hands out boards, and passes host memory on, until the socket is closed.
 func (s *Server) serveBoards() error {
 	var open sync.WaitGroup
-	defer open.Wait()
+	serving, stop := context.WithCancel(s.ending)
+	defer s.pool.close()
+	defer func() {
+		stop()
+		if !endsWithin(&open, partingLimit) {
+			s.log.Warn("a client's descriptor does not let itself be closed")
+		}
+	}()
 	slots := make(chan struct{}, maxHandshakes)
 	for {
 		conn, err := s.boards.AcceptUnix()
@@ -44,57 +54,76 @@ func (s *Server) serveBoards() error {
 		}
 		slots <- struct{}{}
 		open.Go(func() {
-			defer func() { <-slots }()
 			defer conn.Close()
-			if err := s.handOver(conn); err != nil {
-				s.log.Debug("board not handed over", "why", err)
+			pooling, err := s.handOver(conn)
+			if err != nil {
+				s.log.Debug("refused on the board socket", "why", err)
 				refuse(conn, err)
+			}
+			<-slots
+			if pooling != nil {
+				pooling.serve(serving, conn)
 			}
 		})
 	}
 }
 
+// endsWithin waits for goroutines that have been told to end, but not for ever: a file
+// system of a client's own may hold up whoever closes a descriptor of its.
+func endsWithin(open *sync.WaitGroup, limit time.Duration) bool {
+	gone := make(chan struct{})
+	go func() { open.Wait(); close(gone) }()
+	select {
+	case <-gone:
+		return true
+	case <-time.After(limit):
+		return false
+	}
+}
+
 // handOver trades a ticket for a board. The connection is kept by the loop in a
-// duplicate; its end is the client's.
-func (s *Server) handOver(conn *net.UnixConn) error {
+// duplicate; its end is the client's. Of one to the host pool it gives what serves it.
+func (s *Server) handOver(conn *net.UnixConn) (*poolClient, error) {
 	if err := conn.SetDeadline(time.Now().Add(handshakeLimit)); err != nil {
-		return err
+		return nil, err
 	}
 	who, err := peer.Of(conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if !serves(who.UID) {
-		return fmt.Errorf("this daemon does not serve uid %d", who.UID)
+		return nil, fmt.Errorf("this daemon does not serve uid %d", who.UID)
 	}
-	ticket, err := readTicket(conn)
+	req, err := readRequest(conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p, err := s.registry.redeem(ticket, who, time.Now())
+	if req.Pool {
+		return s.enterPool(conn, who, req.Session)
+	}
+	p, err := s.registry.redeem(req.Ticket, who, time.Now())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.attach(conn, p); err != nil {
 		s.registry.remove(p.id)
-		return err
+		return nil, err
 	}
-	return nil
+	return nil, nil
 }
 
-func readTicket(conn *net.UnixConn) (string, error) {
+func readRequest(conn *net.UnixConn) (req client.BoardRequest, err error) {
 	line, err := bufio.NewReaderSize(conn, 1024).ReadSlice('\n')
 	if err != nil {
-		return "", fmt.Errorf("read ticket: %w", err)
+		return req, fmt.Errorf("read the first line: %w", err)
 	}
-	var req client.BoardRequest
 	if err := json.Unmarshal(line, &req); err != nil {
-		return "", fmt.Errorf("read ticket: %w", err)
+		return req, fmt.Errorf("read the first line: %w", err)
 	}
 	if req.Version != client.BoardProtocol {
-		return "", fmt.Errorf("version %d of the board socket's lines: this daemon speaks %d", req.Version, client.BoardProtocol)
+		return req, fmt.Errorf("version %d of the board socket's lines: this daemon speaks %d", req.Version, client.BoardProtocol)
 	}
-	return req.Ticket, nil
+	return req, nil
 }
 
 // attach makes a board, hands it to the client and to the loop.
@@ -167,7 +196,8 @@ func duplicate(conn *net.UnixConn) (int, error) {
 	return dup, os.NewSyscallError("fcntl", derr)
 }
 
-func send(conn *net.UnixConn, reply client.BoardReply, fds ...int) error {
+// send says a line, a reply of either kind, with descriptors beside it.
+func send(conn *net.UnixConn, reply any, fds ...int) error {
 	line, err := json.Marshal(reply)
 	if err != nil {
 		return err

@@ -39,6 +39,7 @@ func (s *Server) keepMemory() {
 			s.managed.setProbe(noProbe)
 		}
 		s.awaitReturn()
+		s.pool.expire(time.Now())
 		select {
 		case <-tick.C:
 		case <-s.ending.Done():
@@ -93,8 +94,9 @@ func (s *Server) tellHost() {
 		}
 		available = mem.MaxBytes
 	}
-	limit, by := mem.HostBudget(mem.HostFigures{Wanted: wanted, Ours: state.Host.Pool + state.Host.Gone, Available: available})
+	limit, by := mem.HostBudget(mem.HostFigures{Wanted: wanted, Ours: state.Host.Pool + state.Host.Gone + s.pool.kept(), Available: available})
 	_ = s.loop.SetHost(limit, by, s.cgroupParts(state)) // it ends when we do
+	s.pool.setLimit(limit / poolShare)
 }
 
 // cgroupParts is what each process may have of the host by its cgroup, which its

@@ -47,6 +47,7 @@ func (v *service) MemoryStats(ctx context.Context, _ *xserverv1.MemoryStatsReque
 	if state.Host.Known {
 		r.Host.Limit, r.Host.LimitedBy = uint64(state.Host.Limit), string(state.Host.By)
 	}
+	r.Host.Passing, r.Host.Passed = uint64(s.pool.kept()), uint64(s.pool.passed())
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
 	for _, d := range state.Devices {

@@ -15,7 +15,8 @@
 // not held while the loop, the disk or a client is waited for. Server.steering is held
 // while the loop is: who changes what the registry and the data plane both know does so
 // in both before the next one may, or they would disagree for good. Server.accountsMu
-// stands alone, and is held while the loop is.
+// stands alone, and is held while the loop is. So does that of the host pool, under which
+// nothing is waited for.
 package xserver
 
 import (
@@ -119,6 +120,7 @@ type Server struct {
 
 	offers  offers
 	managed managed
+	pool    *hostPool
 	tracers chan struct{} // a place for each that traces
 
 	dirty chan struct{} // the journal is to be written
@@ -136,6 +138,7 @@ func New(cfg Config) (*Server, error) {
 		cfg: cfg, log: cfg.Log, start: time.Now(), epoch: random64(),
 		registry: newRegistry(), remembered: map[journal.Key]memory{},
 		dirty: make(chan struct{}, 1), tracers: make(chan struct{}, maxTracers), offers: offers{known: map[compute.Device]plane.Offer{}},
+		pool: newHostPool(),
 	}
 	s.ending, s.end = context.WithCancel(context.Background())
 	if s.cfg.IdleAfter == 0 {

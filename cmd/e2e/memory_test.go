@@ -68,8 +68,12 @@ type memoryRow struct {
 	PinnedBy map[string]uint64 `json:"pinned_by"`
 }
 
+// hostFigures is its host.
+type hostFigures struct{ Used, Pool, Kept, Limit, Passing, Passed uint64 }
+
 type memoryFigures struct {
 	Managed bool
+	Host    hostFigures
 	Devices []struct {
 		Budget, Committed, Resident, Pinned uint64
 

@@ -141,6 +141,9 @@ func hostText(h *xserverv1.HostMemory) string {
 	if h.GetLeftBehind() > 0 {
 		text += "; " + amount(h.LeftBehind) + " of programs that left the daemon"
 	}
+	if h.GetPassing() > 0 {
+		text += "; " + amount(h.Passing) + " on its way from one program to another"
+	}
 	return text
 }
 

@@ -25,6 +25,8 @@ type hostMemoryRow struct {
 	LimitedBy string `json:"limited_by,omitempty"`
 
 	LeftBehind uint64 `json:"left_behind"` // of programs that left; not part of the pool
+	Passing    uint64 `json:"passing"`     // on its way from one program to another; not part of the pool
+	Passed     uint64 `json:"passed"`      // that came from one to another so far
 }
 
 type deviceMemory struct {
@@ -93,7 +95,7 @@ type processMemory struct {
 func memoryJSON(r *xserverv1.MemoryStatsResponse) memoryStats {
 	s := memoryStats{Managed: r.Managed, Policy: r.Policy, Awaiting: r.Awaiting}
 	if h := r.Host; h != nil {
-		s.Host = &hostMemoryRow{Used: h.Used, Pool: h.Pool, Kept: h.Kept, Limit: h.Limit, LimitedBy: h.LimitedBy, LeftBehind: h.LeftBehind}
+		s.Host = &hostMemoryRow{Used: h.Used, Pool: h.Pool, Kept: h.Kept, Limit: h.Limit, LimitedBy: h.LimitedBy, LeftBehind: h.LeftBehind, Passing: h.Passing, Passed: h.Passed}
 	}
 	for _, d := range r.Devices {
 		s.Devices = append(s.Devices, deviceMemory{

@@ -56,8 +56,9 @@ func New(c Config) *Engine {
 }
 
 // Serve moves the memory of one device by what the board asks, until ctx ends and
-// what was under way has ended. One call at a time for each section.
-func (e *Engine) Serve(ctx context.Context, index int, b Board) {
+// what was under way has ended. One call at a time for each section. Without a pool host memory
+// is made and given back to the system.
+func (e *Engine) Serve(ctx context.Context, index int, b Board, p Pool) {
 	s := e.section(index)
 	ctx, cancel := context.WithCancel(ctx)
 	watched := make(chan struct{})
@@ -71,6 +72,13 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 		defer watchers.Done()
 		watch(ctx, s, b.WaitHolds, b.Holds)
 	})
+	if p != nil {
+		watchers.Add(1)
+		e.config.Go(func() {
+			defer watchers.Done()
+			s.passOn(ctx, b, p)
+		})
+	}
 	e.config.Go(func() { watchers.Wait(); close(watched) })
 	defer func() {
 		cancel()
@@ -83,7 +91,7 @@ func (e *Engine) Serve(ctx context.Context, index int, b Board) {
 			}
 		}
 	}()
-	s.serve(ctx, b)
+	s.serve(ctx, b, p)
 }
 
 // Foreseen says that what Config.Uses foresees for a section has changed. From any

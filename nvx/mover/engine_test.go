@@ -102,7 +102,7 @@ func startWith(t *testing.T, change func(*Config, *lender), sizes ...memory.Byte
 	ctx, cancel := context.WithCancel(context.Background())
 	p.cancel = cancel
 	p.served = make(chan struct{})
-	p.spawn(func() { defer close(p.served); p.engine.Serve(ctx, 0, p.page) })
+	p.spawn(func() { defer close(p.served); p.engine.Serve(ctx, 0, p.page, nil) })
 	t.Cleanup(p.end)
 	return p
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ebitengine/purego"
+	"golang.org/x/sys/unix"
 
 	"xmsched/hal/cuda"
 	"xmsched/hal/cuda/abi"
@@ -217,6 +218,35 @@ func (l *lender) Pool(int) (all, idle memory.Bytes, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all, l.idle, nil
+}
+
+// Give: the descriptor is of nothing that the driver knows.
+func (l *lender) Give(int) (fd int, bytes memory.Bytes, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.fail("give"); err != nil || l.idle < memory.PieceBytes {
+		return -1, 0, err
+	}
+	l.idle -= memory.PieceBytes
+	fd, err = unix.MemfdCreate("slot", unix.MFD_CLOEXEC)
+	return fd, memory.PieceBytes, err
+}
+
+func (l *lender) Given(_ int, bytes memory.Bytes) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all -= bytes
+	return nil
+}
+
+func (l *lender) Accept(_, fd int, bytes memory.Bytes) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.fail("accept"); err != nil {
+		return err
+	}
+	l.idle, l.all = l.idle+bytes, l.all+bytes
+	return nil
 }
 
 func (l *lender) Slot(_ int, id memory.ID) (uint64, error) {

@@ -33,6 +33,14 @@ type Memory interface {
 	Trim(section int, keep memory.Bytes) error
 	Pool(section int) (all, idle memory.Bytes, err error)
 
+	// Give takes a free slot for another process, by a descriptor that the caller closes; -1:
+	// it could not be passed on, and is no more; 0 bytes: none is free. It counts as this
+	// process's until Given. Accept makes another's slot a free one of this; the descriptor
+	// stays the caller's. From any goroutine.
+	Give(section int) (fd int, bytes memory.Bytes, err error)
+	Given(section int, bytes memory.Bytes) error
+	Accept(section, fd int, bytes memory.Bytes) error
+
 	// Slot is the address at which copies reach a segment's slot. It takes one for
 	// a segment that has none.
 	Slot(section int, id memory.ID) (address uint64, err error)

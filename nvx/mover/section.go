@@ -84,9 +84,9 @@ func (s *section) ring() {
 }
 
 // serve works for a board until ctx ends.
-func (s *section) serve(ctx context.Context, b Board) {
+func (s *section) serve(ctx context.Context, b Board, p Pool) {
 	runtime.LockOSThread() // and never unlocked: our context is current there
-	s.ctx, s.board, s.told, s.tries = ctx, b, 0, 0
+	s.ctx, s.board, s.stock.pool, s.told, s.tries = ctx, b, p, 0, 0
 	s.vision = foresight{}
 	if s.copier != nil {
 		s.trouble = s.copier.context.SetCurrent()
@@ -382,6 +382,11 @@ func (s *section) reserve(step memory.Step) error {
 	}
 	if err := s.stock.room(s.memory, s.index, more, o); err != nil {
 		return err
+	}
+	if n := len(step.IDs); n > 0 {
+		_, idle, _ := s.memory.Pool(s.index)
+		size := step.Bytes / memory.Bytes(n)
+		s.stock.borrow(s.memory, s.index, size, int((more-idle+size-1)/size))
 	}
 	for _, id := range step.IDs {
 		if _, err := s.memory.Slot(s.index, id); err != nil {

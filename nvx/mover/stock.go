@@ -19,6 +19,7 @@ const gentleness = 9
 type stock struct {
 	host func() memory.HostFigures
 	now  func() time.Duration
+	pool Pool // nil: nobody passes any on
 
 	stale bool         // the segments may have changed
 	total memory.Bytes // of them, when they were last looked at
@@ -90,7 +91,8 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 		return never, err
 	}
 	limit := k.allowed(all, o.Host)
-	if over := all - limit; over > 0 {
+	passes := k.pool != nil && o.Host > 0 && limit >= o.Host // see section.passOn
+	if over := all - limit; over > 0 && !passes {
 		if over > idle {
 			if err := forgo(m, section, over-idle); err != nil {
 				return never, err
@@ -109,11 +111,15 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 		return never, nil
 	}
 	began := k.now()
-	if err := m.Slots(section, c.made+1, c.size); err != nil {
-		k.stale = true // made, and counted, may be another number
-		return latest, fmt.Errorf("host memory ahead: %w", err)
+	got := k.borrow(m, section, c.size, min(c.count-c.made, int((limit-all)/c.size)))
+	if got == 0 {
+		if err := m.Slots(section, c.made+1, c.size); err != nil {
+			k.stale = true // made, and counted, may be another number
+			return latest, fmt.Errorf("host memory ahead: %w", err)
+		}
+		got = 1
 	}
-	c.made++
+	c.made += got
 	if spent := k.now() - began; o.Gentle && spent >= soonest {
 		return gentleness * spent, nil
 	}

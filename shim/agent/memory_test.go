@@ -178,7 +178,7 @@ func (g *governed) serve() *mover.Engine {
 		}
 	}})
 	served := make(chan struct{})
-	g.parts.Go(func() { defer close(served); e.Serve(g.ctx, 0, memoryLines{g.board, g.device, 0, -1}) })
+	g.parts.Go(func() { defer close(served); e.Serve(g.ctx, 0, memoryLines{g.board, g.device, 0, -1}, nil) })
 	g.parts.Go(func() { <-served; e.Close() })
 	return e
 }

@@ -63,14 +63,17 @@ type Attachment struct {
 	conn    *net.UnixConn
 }
 
-// BoardRequest is the one line that a client sends on the board socket.
+// BoardRequest is the first line that a client sends on the board socket: for a
+// board with its ticket, for the host pool with its session.
 type BoardRequest struct {
 	Version int    `json:"version"`
 	Ticket  string `json:"ticket"`
+	Pool    bool   `json:"pool,omitempty"`
+	Session uint64 `json:"session,omitempty"`
 }
 
-// BoardReply is the daemon's one line; without an error two descriptors come
-// along: the board and the eventfd.
+// BoardReply is the daemon's line to that; without an error two descriptors come
+// along with a board: it and the eventfd.
 type BoardReply struct {
 	Version int    `json:"version"`
 	Error   string `json:"error,omitempty"`
@@ -113,42 +116,48 @@ func (a *Attachment) fetch(ctx context.Context, path, ticket string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.receive(ctx, conn, ticket); err != nil {
+	files, err := greet(ctx, conn, BoardRequest{Version: BoardProtocol, Ticket: ticket}, 2)
+	if err != nil {
 		_ = conn.Close()
 		return err
 	}
-	a.conn = conn
+	a.Board, a.Bell, a.conn = files[0], files[1], conn
 	return nil
 }
 
-func (a *Attachment) receive(ctx context.Context, conn *net.UnixConn, ticket string) error {
+// greet says the first line, and gives the descriptors that come with the answer.
+func greet(ctx context.Context, conn *net.UnixConn, req BoardRequest, want int) ([]*os.File, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(5 * time.Second)
 	}
 	if err := conn.SetDeadline(deadline); err != nil {
-		return err
+		return nil, err
 	}
-	line, err := json.Marshal(BoardRequest{Version: BoardProtocol, Ticket: ticket})
+	line, err := json.Marshal(req)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if _, err := conn.Write(append(line, '\n')); err != nil {
-		return err
+		return nil, err
 	}
 	reply, files, err := readReply(conn)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if reply.Error != "" || len(files) != 2 {
+	switch {
+	case reply.Error != "":
+		err = errors.New(reply.Error)
+	case len(files) != want:
+		err = fmt.Errorf("the daemon sent %d descriptors, not %d", len(files), want)
+	default:
+		err = conn.SetDeadline(time.Time{})
+	}
+	if err != nil {
 		closeAll(files)
-		if reply.Error != "" {
-			return errors.New(reply.Error)
-		}
-		return fmt.Errorf("the daemon sent %d descriptors, not 2", len(files))
+		return nil, err
 	}
-	a.Board, a.Bell = files[0], files[1]
-	return conn.SetDeadline(time.Time{})
+	return files, nil
 }
 
 // readReply reads one line and the descriptors that came with its first byte.
@@ -182,21 +191,26 @@ func readReply(conn *net.UnixConn) (BoardReply, []*os.File, error) {
 // descriptors takes descriptors out of control data. The net package receives
 // them close-on-exec.
 func descriptors(oob []byte) ([]*os.File, error) {
+	fds, err := rights(oob)
+	var files []*os.File
+	for _, fd := range fds {
+		files = append(files, os.NewFile(uintptr(fd), "xmsched"))
+	}
+	return files, err
+}
+
+// rights are the numbers of those descriptors.
+func rights(oob []byte) (fds []int, err error) {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
 		return nil, err
 	}
-	var files []*os.File
 	for i := range messages {
-		fds, err := unix.ParseUnixRights(&messages[i])
-		if err != nil {
-			continue
-		}
-		for _, fd := range fds {
-			files = append(files, os.NewFile(uintptr(fd), "xmsched"))
+		if some, err := unix.ParseUnixRights(&messages[i]); err == nil {
+			fds = append(fds, some...)
 		}
 	}
-	return files, nil
+	return fds, nil
 }
 
 func closeAll(files []*os.File) {

@@ -86,6 +86,7 @@ type Device struct {
 	contexts map[uint64]*gpuContext
 	rm       rmTable
 	physical map[uint64]*physical
+	passed   map[fileID]passed
 	lastPhys uint64
 	lastCtx  uint64
 	gates    []*channel // held by a word in memory
@@ -182,6 +183,7 @@ func newDevice(cfg Config) (*Device, error) {
 		contexts: map[uint64]*gpuContext{},
 		rm:       rmTable{},
 		physical: map[uint64]*physical{},
+		passed:   map[fileID]passed{},
 		lastLeft: time.Now(),
 	}, nil
 }

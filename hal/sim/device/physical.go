@@ -9,9 +9,11 @@ import (
 )
 
 // physical is memory without an address. It goes with its last handle, in any
-// process, and its last mapping. Protected by Device.mu.
+// process, and its last mapping; what is the host's and was exported can come back by a
+// descriptor, see passed. Protected by Device.mu.
 type physical struct {
 	id, size uint64
+	exported bool
 	host     bool
 	gpu      *gpu    // of device memory
 	payer    *client // of host memory: whose limit it counts for
@@ -75,6 +77,7 @@ func (d *Device) mapped(c *client, g *gpu, req *request, fds []int) (reply, int)
 		if err != nil {
 			return reply{Result: operatingSystem}, -1
 		}
+		p.exported = true
 		return reply{}, fd
 	}
 	if req.A%blockBytes != 0 || req.B == 0 || req.B%blockBytes != 0 || req.C%blockBytes != 0 || req.C > p.size || req.B > p.size-req.C {
@@ -115,6 +118,7 @@ func (d *Device) physCreate(c *client, g *gpu, req *request) reply {
 	d.lastPhys++
 	p.id, p.fd = d.lastPhys, fd
 	d.physical[p.id] = p
+	delete(d.passed, fileID{p.dev, p.ino}) // that one is closed
 	return reply{A: p.id}
 }
 
@@ -126,7 +130,9 @@ func (d *Device) physImport(c *client, req *request, fds []int) reply {
 		p = nil
 	}
 	if len(fds) == 1 {
-		p = d.exported(fds[0])
+		if p = d.exported(fds[0]); p == nil {
+			p = d.revive(c, fds[0])
+		}
 	}
 	if p == nil {
 		return reply{Result: invalidValue}
@@ -146,6 +152,41 @@ func (d *Device) exported(fd int) *physical {
 		}
 	}
 	return nil
+}
+
+// passed is memory of the host that nobody has but through a descriptor, as far as we know:
+// the driver's is there for as long as that is.
+type passed struct {
+	size  uint64
+	props [16]byte
+}
+
+// fileID names a memfd for as long as it is open.
+type fileID struct{ dev, ino uint64 }
+
+// mostPassed bounds what is remembered of memory whose descriptors may all be closed.
+const mostPassed = 1 << 14
+
+// revive gives memory back that was exported, and whose last handle and mapping went since.
+func (d *Device) revive(c *client, fd int) *physical {
+	dev, ino, ok := identify(fd)
+	was, known := d.passed[fileID{dev, ino}]
+	if !ok || !known || was.size > hostLimit-c.hostBytes {
+		return nil
+	}
+	own, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 3)
+	if err != nil {
+		return nil
+	}
+	delete(d.passed, fileID{dev, ino})
+	c.hostBytes += was.size
+	d.lastPhys++
+	p := &physical{
+		id: d.lastPhys, size: was.size, exported: true, host: true, payer: c, props: was.props,
+		fd: own, dev: dev, ino: ino, handles: map[*client]int{},
+	}
+	d.physical[p.id] = p
+	return p
 }
 
 // maps tells whether a client has a mapping of physical memory.
@@ -216,6 +257,9 @@ func (d *Device) settle(s *space, p *physical) {
 		p.gpu.capacity.Return(p.size)
 	} else {
 		p.payer.hostBytes -= p.size
+		if p.exported && len(d.passed) < mostPassed {
+			d.passed[fileID{p.dev, p.ino}] = passed{p.size, p.props}
+		}
 	}
 	s.mu.Lock()
 	s.fds = append(s.fds, p.fd)

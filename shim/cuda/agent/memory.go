@@ -20,6 +20,9 @@ static int mem_pool(const struct xm_memory *m, uint32_t s, uint64_t *all, uint64
 static int mem_spare(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->spare(s, ids, n); }
 static int mem_home(const struct xm_memory *m, uint32_t s, const uint64_t *ids, int n) { return m->home(s, ids, n); }
 static int mem_forgo(const struct xm_memory *m, uint32_t s, uint64_t keep, uint64_t *kept) { return m->forgo(s, keep, kept); }
+static int mem_give(const struct xm_memory *m, uint32_t s, int *fd, uint64_t *bytes) { return m->give(s, fd, bytes); }
+static int mem_given(const struct xm_memory *m, uint32_t s, uint64_t bytes) { return m->given(s, bytes); }
+static int mem_accept(const struct xm_memory *m, uint32_t s, int fd, uint64_t bytes) { return m->accept(s, fd, bytes); }
 static int mem_flight(const struct xm_memory *m, uint32_t s, int begin) { return m->flight(s, begin); }
 static void *mem_driver(const struct xm_memory *m, const char *name) { return m->driver(name); }
 */
@@ -167,6 +170,20 @@ func (l *lent) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
 	var kept C.uint64_t
 	err := status(C.mem_forgo(l.m, C.uint32_t(section), C.uint64_t(keep), &kept))
 	return memory.Clamp(uint64(kept), memory.MaxBytes), err
+}
+
+func (l *lent) Give(section int) (fd int, bytes memory.Bytes, err error) {
+	d, n := C.int(-1), C.uint64_t(0)
+	err = status(C.mem_give(l.m, C.uint32_t(section), &d, &n))
+	return int(d), memory.Clamp(uint64(n), memory.MaxBytes), err
+}
+
+func (l *lent) Given(section int, bytes memory.Bytes) error {
+	return status(C.mem_given(l.m, C.uint32_t(section), C.uint64_t(bytes)))
+}
+
+func (l *lent) Accept(section, fd int, bytes memory.Bytes) error {
+	return status(C.mem_accept(l.m, C.uint32_t(section), C.int(fd), C.uint64_t(bytes)))
 }
 
 func (l *lent) Flight(section int, begin bool) error {

@@ -35,6 +35,7 @@ struct xm_host_slot {
 	CUdeviceptr at;
 	uint64_t bytes;
 	CUmemGenericAllocationHandle handle;
+	bool foreign; /* another process may have left something in it: the program is not to see it before all of it is overwritten */
 };
 
 /* Invariants, but while its range is made: mapped to `device` in DEVICE and LOADING, to
@@ -207,8 +208,9 @@ XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; f
 /* --- mem_slot.c ------------------------------------------------------------ */
 
 /* A free slot of that size, or a new one. Beyond what the daemon allows, or the host has,
- * a clean copy is given up for it, or free ones of other sizes; then CUDA_ERROR_OUT_OF_MEMORY. */
-XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot);
+ * a clean copy is given up for it, or free ones of other sizes; then CUDA_ERROR_OUT_OF_MEMORY.
+ * `own`: none in which another process may have left something. */
+XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, bool own, struct xm_host_slot **slot);
 /* A slot more would be beyond the process's part of the host. */
 XM_INTERNAL bool xm_slot_bounded(struct xm_mem *m, uint64_t bytes);
 /* xm_mem_lock held. */
@@ -216,6 +218,12 @@ XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
 XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);
 XM_INTERNAL void xm_slot_trim(struct xm_mem *m, uint64_t keep);
 XM_INTERNAL void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle);
+/* A free slot leaves for another process, by a descriptor that the caller closes; -1: there is none, *bytes 0, or it could
+ * not be had, and the slot is no more. It counts as this process's until it is said to be given. */
+XM_INTERNAL CUresult xm_slot_give(struct xm_mem *m, int *fd, uint64_t *bytes);
+XM_INTERNAL void xm_slot_given(struct xm_mem *m, uint64_t bytes);
+/* One of another process becomes a free one of this; the descriptor stays the caller's. */
+XM_INTERNAL CUresult xm_slot_accept(struct xm_mem *m, int fd, uint64_t bytes);
 /* Clean copies become free until at most so many bytes are kept; returns how many are. */
 XM_INTERNAL uint64_t xm_slot_forgo(struct xm_mem *m, uint64_t keep);
 

@@ -142,6 +142,37 @@ static int trim(uint32_t section, uint64_t bytes)
 	return 0;
 }
 
+static int give(uint32_t section, int *fd, uint64_t *bytes)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	(void)xm_slot_give(m, fd, bytes);
+	return 0;
+}
+
+static int given(uint32_t section, uint64_t bytes)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	xm_slot_given(m, bytes);
+	return 0;
+}
+
+static int accept_slot(uint32_t section, int fd, uint64_t bytes)
+{
+	struct xm_mem *m = xm_mem_of(section);
+
+	if (!m)
+		return -ENODEV;
+	if (fd < 0 || !bytes || bytes > XM_PIECE || bytes % XM_GRANULE)
+		return -EINVAL;
+	return of_host(xm_slot_accept(m, fd, bytes));
+}
+
 static int with_slot(struct xm_mem *m, uint64_t id, uint64_t *pool_address)
 {
 	struct batch b = {.m = m};
@@ -158,7 +189,7 @@ static int with_slot(struct xm_mem *m, uint64_t id, uint64_t *pool_address)
 	slot = s->slot;
 	pthread_mutex_unlock(&xm_mem_lock);
 	if (!slot) {
-		status = of_host(xm_slot_get(m, s->bytes, &slot));
+		status = of_host(xm_slot_get(m, s->bytes, false, &slot));
 		if (status)
 			return status;
 		pthread_mutex_lock(&xm_mem_lock);
@@ -196,6 +227,7 @@ static void let_device_go(struct batch *b, int from, int end)
 		xm_vmm_release(b->segs[i]->device);
 		b->segs[i]->device = 0;
 		b->segs[i]->mapped = false;
+		b->segs[i]->slot->foreign = false; /* all of it was overwritten */
 	}
 	state_of(b, from, end, XM_SEGMENT_AWAY);
 	pthread_mutex_lock(&xm_mem_lock);
@@ -603,4 +635,7 @@ const struct xm_memory xm_memory = {
 	.forgo = forgo,
 	.flight = flight,
 	.home = home,
+	.give = give,
+	.given = given,
+	.accept = accept_slot,
 };

@@ -106,7 +106,7 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 	s->device = xm_room_piece(m, s->bytes, rest, patient);
 	if (s->device)
 		return CUDA_SUCCESS;
-	r = xm_slot_get(m, s->bytes, &s->slot);
+	r = xm_slot_get(m, s->bytes, true, &s->slot);
 	for (int i = 0; r == CUDA_ERROR_OUT_OF_MEMORY && xm_slot_bounded(m, s->bytes) && i < HOST_ASKS; i++) {
 		bool at_once = false;
 
@@ -114,7 +114,7 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 		s->device = xm_room_piece(m, s->bytes, rest, &at_once);
 		if (s->device)
 			return CUDA_SUCCESS;
-		r = xm_slot_get(m, s->bytes, &s->slot);
+		r = xm_slot_get(m, s->bytes, true, &s->slot);
 	}
 	if (r)
 		return r;

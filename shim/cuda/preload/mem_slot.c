@@ -1,10 +1,12 @@
-/* Slots: host memory to which segments go. They are this process's own, so what is
- * left in one from another of its segments is no secret; making one is dear (7 ms for
- * 32 MiB, h200.md), so free ones are kept. */
+/* Slots: host memory to which segments go. What is left in one from another of this process's segments is no secret;
+ * making one is dear (7 ms for 32 MiB, h200.md), so free ones are kept, or passed on to another process of the user:
+ * 2 ms for 32 MiB. What such a one left there the program never sees: see `foreign`. */
 #include <errno.h>
 
 #include "mark.h"
 #include "mem.h"
+
+#define NEW (-1) /* no descriptor */
 
 /* Addresses at which something stays mapped are not given back. */
 static void undo(struct xm_host_slot *slot, bool mapped)
@@ -17,17 +19,29 @@ static void undo(struct xm_host_slot *slot, bool mapped)
 		xm_vmm_unreserve(slot->at, slot->bytes);
 }
 
-static CUresult make(const struct xm_mem *m, uint64_t bytes, struct xm_host_slot *slot)
+/* Such that it can be passed on, where the driver has that. */
+static CUresult create(const struct xm_mem *m, uint64_t bytes, CUmemGenericAllocationHandle *handle)
 {
-	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = m->numa}};
+	CUmemAllocationProp p = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, .location = {.type = CU_MEM_LOCATION_TYPE_HOST_NUMA, .id = m->numa}};
+	CUresult r = xm_real.cuMemCreate(handle, bytes, &p, 0);
+
+	if (r != CUDA_ERROR_NOT_SUPPORTED && r != CUDA_ERROR_INVALID_VALUE && r != CUDA_ERROR_NOT_PERMITTED)
+		return r;
+	p.requestedHandleTypes = CU_MEM_HANDLE_TYPE_NONE;
+	return xm_real.cuMemCreate(handle, bytes, &p, 0);
+}
+
+/* A new one, or the one behind a descriptor. */
+static CUresult make(const struct xm_mem *m, uint64_t bytes, int fd, struct xm_host_slot *slot)
+{
 	bool mapped = false;
 	CUresult r;
 
-	*slot = (struct xm_host_slot){.bytes = bytes};
+	*slot = (struct xm_host_slot){.bytes = bytes, .foreign = fd >= 0};
 	r = xm_vmm_reserve(bytes, &slot->at);
 	if (r)
 		return r;
-	r = xm_real.cuMemCreate(&slot->handle, bytes, &p, 0);
+	r = fd < 0 ? create(m, bytes, &slot->handle) : xm_real.cuMemImportFromShareableHandle(&slot->handle, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
 	if (!r)
 		r = xm_vmm_map(slot->at, bytes, slot->handle);
 	mapped = slot->handle && !r;
@@ -76,11 +90,11 @@ static void end(struct xm_mem *m, struct xm_host_slot *slot, uint64_t bytes)
 	pthread_mutex_unlock(&xm_mem_lock);
 }
 
-static CUresult make_slot(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **made)
+static CUresult make_slot(struct xm_mem *m, uint64_t bytes, int fd, struct xm_host_slot **made)
 {
 	struct xm_quiet quiet = xm_quiet_begin();
 	struct xm_host_slot *slot = begin(m, bytes);
-	CUresult r = slot ? make(m, bytes, slot) : CUDA_ERROR_OUT_OF_MEMORY;
+	CUresult r = slot ? make(m, bytes, fd, slot) : CUDA_ERROR_OUT_OF_MEMORY;
 
 	if (slot && r)
 		end(m, slot, bytes);
@@ -89,12 +103,12 @@ static CUresult make_slot(struct xm_mem *m, uint64_t bytes, struct xm_host_slot 
 	return r;
 }
 
-/* xm_mem_lock held. A free one of that size; 0: of any. */
-static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes)
+/* xm_mem_lock held. A free one of that size, 0: of any; `own`: with nothing of another process in it. */
+static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes, bool own)
 {
 	struct xm_host_slot **at = &m->slots, *slot;
 
-	while (*at && bytes && (*at)->bytes != bytes)
+	while (*at && ((bytes && (*at)->bytes != bytes) || (own && (*at)->foreign)))
 		at = &(*at)->next;
 	slot = *at;
 	if (slot) {
@@ -133,16 +147,16 @@ uint64_t xm_slot_forgo(struct xm_mem *m, uint64_t keep)
 
 /* What there is goes before more is made: a clean copy saves 0.7 ms of copying, to make a
  * slot takes 7; but it saves that at every move, so it goes only when there may be no more. */
-CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slot)
+CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, bool own, struct xm_host_slot **slot)
 {
 	uint64_t excess, idle;
 	CUresult r;
 
 	pthread_mutex_lock(&xm_mem_lock);
-	*slot = take(m, bytes);
+	*slot = take(m, bytes, own);
 	excess = *slot ? 0 : too_much(m, bytes);
 	if (excess && forgo(m, bytes))
-		*slot = take(m, bytes);
+		*slot = take(m, bytes, own);
 	while (!*slot && excess > m->slots_free && forgo(m, 0))
 		;
 	idle = m->slots_free;
@@ -151,14 +165,60 @@ CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, struct xm_host_slot **slo
 		return CUDA_SUCCESS;
 	if (excess && excess <= idle)
 		xm_slot_trim(m, idle - excess);
-	r = make_slot(m, bytes, slot);
+	r = make_slot(m, bytes, NEW, slot);
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	pthread_mutex_lock(&xm_mem_lock);
 	if (forgo(m, bytes))
-		*slot = take(m, bytes);
+		*slot = take(m, bytes, own);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return *slot ? CUDA_SUCCESS : r;
+}
+
+/* Until xm_slot_given it counts as ours: somebody else may have so much more after that. */
+CUresult xm_slot_give(struct xm_mem *m, int *fd, uint64_t *bytes)
+{
+	struct xm_quiet quiet = xm_quiet_begin();
+	struct xm_host_slot *slot;
+	CUresult r = CUDA_SUCCESS;
+
+	*fd = -1;
+	*bytes = 0;
+	pthread_mutex_lock(&xm_mem_lock);
+	slot = take(m, 0, false);
+	pthread_mutex_unlock(&xm_mem_lock);
+	if (slot) {
+		*bytes = slot->bytes;
+		r = xm_real.cuMemExportToShareableHandle(fd, slot->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+		undo(slot, true);
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_slot_forget(slot);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+	xm_quiet_end(quiet);
+	return r;
+}
+
+void xm_slot_given(struct xm_mem *m, uint64_t bytes)
+{
+	pthread_mutex_lock(&xm_mem_lock);
+	m->slots_all -= bytes;
+	xm_mem_tell(m);
+	pthread_mutex_unlock(&xm_mem_lock);
+}
+
+CUresult xm_slot_accept(struct xm_mem *m, int fd, uint64_t bytes)
+{
+	struct xm_host_slot *slot;
+	CUresult r = make_slot(m, bytes, fd, &slot);
+
+	if (!r) {
+		pthread_mutex_lock(&xm_mem_lock);
+		xm_slot_put(m, slot);
+		xm_mem_tell(m);
+		pthread_mutex_unlock(&xm_mem_lock);
+	}
+	return r;
 }
 
 void xm_slot_pool(struct xm_mem *m, uint64_t *all, uint64_t *idle)
@@ -190,7 +250,7 @@ CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes)
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (have >= count)
 			break;
-		r = make_slot(m, bytes, &slot);
+		r = make_slot(m, bytes, NEW, &slot);
 		if (r)
 			break;
 		pthread_mutex_lock(&xm_mem_lock);
@@ -210,7 +270,7 @@ void xm_slot_trim(struct xm_mem *m, uint64_t keep)
 
 		pthread_mutex_lock(&xm_mem_lock);
 		if (m->slots_free > keep)
-			slot = take(m, 0);
+			slot = take(m, 0, false);
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (!slot)
 			break;

@@ -133,6 +133,16 @@ struct xm_memory {
 	/* AWAY -> HOST, ahead of the process's next run, which would wait for that: 20 ms a GiB. A
 	 * failure leaves some as they were. */
 	int (*home)(uint32_t section, const uint64_t *ids, int n);
+
+	/* A free slot for another process of the user, by a descriptor that the caller closes. *bytes 0: there is none.
+	 * *fd -1: it could not be passed on, and is no more. It counts as this process's until `given` says that so many
+	 * bytes are another's. No begin is needed, nor for `accept`. */
+	int (*give)(uint32_t section, int *fd, uint64_t *bytes);
+	int (*given)(uint32_t section, uint64_t bytes);
+
+	/* A slot of so many bytes that another process gave becomes a free one; the descriptor stays the caller's. The
+	 * program never sees what the other one left in it. -ENOMEM: as for `slots`. */
+	int (*accept)(uint32_t section, int fd, uint64_t bytes);
 };
 
 #endif

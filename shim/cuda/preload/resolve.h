@@ -53,11 +53,13 @@
     X(cuMemAddressReserve)                         \
     X(cuMemAlloc_v2)                               \
     X(cuMemCreate)                                 \
+    X(cuMemExportToShareableHandle)                \
     X(cuMemFree_v2)                                \
     X(cuMemGetAllocationGranularity)               \
     X(cuMemHostGetDevicePointer_v2)                \
     X(cuMemHostRegister_v2)                        \
     X(cuMemHostUnregister)                         \
+    X(cuMemImportFromShareableHandle)              \
     X(cuMemMap)                                    \
     X(cuMemPoolGetAccess)                          \
     X(cuMemPoolGetAttribute)                       \

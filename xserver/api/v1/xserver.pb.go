@@ -3759,7 +3759,11 @@ type HostMemory struct {
 	Pool uint64 `protobuf:"varint,4,opt,name=pool,proto3" json:"pool,omitempty"`
 	Kept uint64 `protobuf:"varint,5,opt,name=kept,proto3" json:"kept,omitempty"`
 	// Of processes that have left the daemon and live on; not part of pool.
-	LeftBehind    uint64 `protobuf:"varint,6,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
+	LeftBehind uint64 `protobuf:"varint,6,opt,name=left_behind,json=leftBehind,proto3" json:"left_behind,omitempty"`
+	// On its way from one process to another; not part of pool.
+	Passing uint64 `protobuf:"varint,7,opt,name=passing,proto3" json:"passing,omitempty"`
+	// What came from one process to another so far.
+	Passed        uint64 `protobuf:"varint,8,opt,name=passed,proto3" json:"passed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3832,6 +3836,20 @@ func (x *HostMemory) GetKept() uint64 {
 func (x *HostMemory) GetLeftBehind() uint64 {
 	if x != nil {
 		return x.LeftBehind
+	}
+	return 0
+}
+
+func (x *HostMemory) GetPassing() uint64 {
+	if x != nil {
+		return x.Passing
+	}
+	return 0
+}
+
+func (x *HostMemory) GetPassed() uint64 {
+	if x != nil {
+		return x.Passed
 	}
 	return 0
 }
@@ -4352,7 +4370,7 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\n" +
 	"MemoryKind\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\x9e\x01\n" +
+	"\x05bytes\x18\x02 \x01(\x04R\x05bytes\"\xd0\x01\n" +
 	"\n" +
 	"HostMemory\x12\x12\n" +
 	"\x04used\x18\x01 \x01(\x04R\x04used\x12\x14\n" +
@@ -4362,7 +4380,9 @@ const file_xserver_api_v1_xserver_proto_rawDesc = "" +
 	"\x04pool\x18\x04 \x01(\x04R\x04pool\x12\x12\n" +
 	"\x04kept\x18\x05 \x01(\x04R\x04kept\x12\x1f\n" +
 	"\vleft_behind\x18\x06 \x01(\x04R\n" +
-	"leftBehind\"\xe3\x01\n" +
+	"leftBehind\x12\x18\n" +
+	"\apassing\x18\a \x01(\x04R\apassing\x12\x16\n" +
+	"\x06passed\x18\b \x01(\x04R\x06passed\"\xe3\x01\n" +
 	"\x10SetMemoryRequest\x12\x1b\n" +
 	"\x06budget\x18\x01 \x01(\x04H\x00R\x06budget\x88\x01\x01\x12$\n" +
 	"\vhost_budget\x18\x02 \x01(\x04H\x01R\n" +

@@ -15,21 +15,16 @@ import (
 // nothing that another has, takes of the limit; one that is lowered counts until its
 // client has taken note of that and has given up what it had free.
 //
-// Slots are not lent from one process to another. A pool that the daemon owns would need
-// a context of its own (526 MiB of the card, and the driver in a process that everybody
-// depends on), or descriptors of handles that agents made, which is possible: a handle's
-// descriptor keeps its memory. But to pass a slot of 32 MiB on takes an unmapping and a
-// mapping of host memory (0.5 to 0.9 ms each, under a lock of all processes), an export
-// (0.8) and an import: 2 to 2.6 ms, or 12 to 16 GB/s, where a copy goes at 50 (H200).
-// That is better than making it anew (7 ms) and far from free; free it would be only with
-// every slot of a user mapped in all his processes at once. Parts cost nothing as long
-// as all footprints fit the host. Where they do not, each task keeps on the device what
-// its part does not hold, less moves, and less of the next one's memory is there when
-// its turn comes: four tasks of 8 GiB on 16, by arithmetic, lose nothing with 32 GiB of
-// host, and run for seven tenths of the time, with all their memory there, with 24. Three of
-// 60 on 137, of which 43 have to be out at any time, that take turns of 2 s and read all of it
-// again and again, lose nothing with 140 GiB of host, an eighth with 90, a quarter with 62 and
-// four fifths with 50, by a simulation (TestShortHostIsShared).
+// What a process gives up for another of the same user passes to that by a descriptor, which
+// the daemon keeps meanwhile (see xserver's host pool): 2 to 2.6 ms for 32 MiB on the H200, of
+// which mapping is half, under a lock of all processes; to make it anew takes 7 to 20. Free it
+// would be only with every slot of a user mapped in all his processes at once. Parts cost
+// nothing as long as all footprints fit the host. Where they do not, each task keeps on the
+// device what its part does not hold, unless others' parts grow for that in its turn. Three
+// tasks of 60 GiB on 134, of which 46 have to be out at any time, that take turns of 2 s and
+// read all of it again and again, run for four fifths of the time as in memory with 62 GiB of
+// host that is passed on, and for a third with what each would make anew
+// (TestShortHostIsShared).
 // Contents never pass from one process to another in either case.
 type hostRoom struct {
 	limit memory.Bytes
@@ -43,6 +38,7 @@ type hostRoom struct {
 
 	touched bool          // parts are to be worked out anew
 	next    time.Duration // or then; 0: never
+	rate    memory.Rate   // at which it comes from one process to another
 
 	list   []*section // reused
 	claims []hostClaim
@@ -242,6 +238,7 @@ func (p *Plane) shareHost() {
 	}
 	h.touched, h.next = false, 0
 	h.look(p, nil)
+	h.rate = p.passing()
 	h.list, h.claims = h.list[:0], h.claims[:0]
 	for _, d := range p.list {
 		for _, st := range d.seats {
@@ -275,7 +272,7 @@ func (h *hostRoom) claim(s *section, now time.Duration) hostClaim {
 	if m := &s.mem.host; s.seat.mayGo() && m.part > 0 && !s.seat.device.mem.careful {
 		// More room of its own would be of no use to it now, but for what has to go at once.
 		c.turn = true
-		if lacks, most := s.lacks(), hostPinning.Over(s.expectedTurn()/2); lacks <= most {
+		if lacks, most := s.lacks(), h.rate.Over(s.expectedTurn()/2); lacks <= most {
 			c.enough, c.gives = m.planned-lacks, most
 		}
 		c.has = max(c.firm, min(c.has, m.part)) // what it gave up is not its own any more
@@ -284,10 +281,26 @@ func (h *hostRoom) claim(s *section, now time.Duration) hostClaim {
 	return c
 }
 
-// hostPinning is how fast host memory is made, where nothing else makes any (H200: 1.5 to
-// 5.9 GB/s). What is taken from one whose turn it is has to be made anew by another: that
-// pays where it is done long before the turn is over.
-const hostPinning = memory.Rate(3e9)
+// What is taken from one whose turn it is has to come to another, which pays where that is done
+// long before the turn is over. hostPinning is how fast host memory is made, where nothing else
+// makes any (H200: 1.5 to 5.9 GB/s), hostPassing how fast it passes from one process to another
+// (2 to 2.6 ms for 32 MiB, by its parts).
+const (
+	hostPinning = memory.Rate(3e9)
+	hostPassing = memory.Rate(12e9)
+)
+
+// passing is how fast one process comes by what another gives up.
+func (p *Plane) passing() memory.Rate {
+	of := ""
+	for _, pr := range p.processes {
+		if pr.HostOf == "" || of != "" && pr.HostOf != of {
+			return hostPinning
+		}
+		of = pr.HostOf
+	}
+	return hostPassing
+}
 
 // lacks is what a section touches in its turn, and does not get by the last decision.
 func (s *section) lacks() memory.Bytes {

@@ -81,6 +81,9 @@ type Process struct {
 	Board    *board.Board
 	Settings Settings
 	Limit    memory.Bytes // that it may allocate on a device; 0: no limit
+	// HostOf is equal for processes that pass host memory on to each other; "": it does so to
+	// nobody.
+	HostOf string
 }
 
 // Plane is the state of all devices, tasks and processes.

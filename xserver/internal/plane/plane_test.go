@@ -22,6 +22,8 @@ type rig struct {
 	now   time.Duration
 	next  time.Duration
 	ids   ProcessID
+
+	hostOf string // of the guests
 }
 
 // newRig has a plane that manages memory, as daemons do, and more than enough of it.
@@ -83,7 +85,7 @@ func (r *rig) guest(task compute.TaskID, priority int) *guest {
 	g := &guest{r: r, id: r.ids, board: b, device: b.Device(0)}
 	g.device.Claim(testGPU)
 	r.turn(func(p *Plane) {
-		p.Add(Process{ID: g.id, Task: task, Hints: compute.Hints{Priority: priority}, Board: b, Settings: Settings{Level: 1, Threshold: 16, Batch: 8}})
+		p.Add(Process{ID: g.id, Task: task, Hints: compute.Hints{Priority: priority}, Board: b, Settings: Settings{Level: 1, Threshold: 16, Batch: 8}, HostOf: r.hostOf})
 	})
 	return g
 }

@@ -4,6 +4,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -703,6 +704,79 @@ static void part(void)
     WANT(figure(&section()->client_memory.asked), 0);
 }
 
+static void has_pool(uint64_t all, uint64_t idle)
+{
+    uint64_t is_all, is_idle;
+
+    WANT(memory()->pool(0, &is_all, &is_idle), 0);
+    WANT(is_all, all);
+    WANT(is_idle, idle);
+}
+
+/* Slots that are passed on: they count until they are another's; whoever has them moves memory to them, and never shows
+ * the program what somebody else left there. */
+static void passed(void)
+{
+    struct block a, b;
+    CUdeviceptr p;
+    uint32_t *left, *is = malloc(64 * MIB);
+    uint64_t bytes;
+    int fds[2], none;
+
+    TRUE(is);
+    managed();
+    a = make_block(64 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    wants(XM_HOLD_NONE);
+    WANT(count(XM_SEGMENT_HOST), 2);
+    CHECK(cuMemFree_v2(a.at));
+    has_pool(64 * MIB, 64 * MIB);
+    for (int i = 0; i < 2; i++) {
+        WANT(memory()->give(0, &fds[i], &bytes), 0);
+        WANT(bytes, 32 * MIB);
+        TRUE(fds[i] >= 0);
+    }
+    WANT(memory()->give(0, &none, &bytes), 0);
+    WANT(bytes, 0);
+    WANT(none, -1);
+    has_pool(64 * MIB, 0);
+    WANT(memory()->given(0, 64 * MIB), 0);
+    has_pool(0, 0);
+
+    WANT(memory()->accept(0, -1, 32 * MIB), -EINVAL);
+    WANT(memory()->accept(0, fds[0], 3), -EINVAL);
+    none = open("/dev/null", O_RDWR | O_CLOEXEC);
+    TRUE(memory()->accept(0, none, 32 * MIB) != 0);
+    has_pool(0, 0);
+    for (int i = 0; i < 2; i++) {
+        WANT(memory()->accept(0, fds[i], 32 * MIB), 0);
+        close(fds[i]);
+    }
+    close(none);
+    has_pool(64 * MIB, 64 * MIB);
+
+    bounds(0, 0, XM_MEMORY_MANAGED);
+    CHECK(cuMemAlloc_v2(&p, 64 * MIB));
+    WANT(count(XM_SEGMENT_HOST), 2);
+    has_pool(128 * MIB, 64 * MIB);
+    CHECK(cuMemcpyDtoH_v2(is, p, 64 * MIB));
+    left = words(&a);
+    for (size_t k = 0; k < 16 * MIB; k++)
+        TRUE(is[k] != left[k]);
+    free(left);
+    free(is);
+
+    bounds(UINT64_MAX, 0, XM_MEMORY_MANAGED);
+    b = make_block(64 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(move(&seed, 1, true, false, false), 0);
+    wants(XM_HOLD_NONE);
+    WANT(count(XM_SEGMENT_HOST), 4);
+    has_pool(128 * MIB, 0);
+    check_block(&b);
+}
+
 /* What the daemon does while others give up theirs: it answers again and again, and there is room only after a while. */
 static void *gives_late(void *unused)
 {
@@ -973,7 +1047,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"part", part}, {"late", late}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"passed", passed}, {"late", late}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
