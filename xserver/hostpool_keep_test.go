@@ -103,8 +103,8 @@ func TestPoolGivesTheNewestOfItsKind(t *testing.T) {
 		}
 		closeSlots(got)
 	}
-	if h.kept() != 0 {
-		t.Errorf("%v kept of nothing", h.kept())
+	if h.kept() != 0 || h.passed() != 4*key.bytes {
+		t.Errorf("%v kept of nothing, and %v taken in all, want %v", h.kept(), h.passed(), 4*key.bytes)
 	}
 }
 
