@@ -178,9 +178,18 @@ func (s *Server) attach(conn *net.UnixConn, p *process) (err error) {
 func (s *Server) addToLoop(p *process, a *plane.Attachment) error {
 	s.steering.Lock()
 	defer s.steering.Unlock()
-	hints, settings := s.registry.wanted(p)
-	a.Process = plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Board: a.Board, Settings: settings, Limit: s.registry.limitOf(p)}
+	a.Process = s.registry.wire(p, a.Board)
 	return s.loop.Add(*a)
+}
+
+// wire is what the loop is told of a process.
+func (r *registry) wire(p *process, b *board.Board) plane.Process {
+	hints, settings := r.wanted(p)
+	w := plane.Process{ID: p.id, Task: p.task.id, Hints: hints, Board: b, Settings: settings, Limit: r.limitOf(p)}
+	if owner, err := ownerOf(p.peer); err == nil {
+		w.HostOf = fmt.Sprint(owner)
+	}
+	return w
 }
 
 func duplicate(conn *net.UnixConn) (int, error) {

@@ -168,6 +168,21 @@ func TestOwnerOf(t *testing.T) {
 	}
 }
 
+// TestTheLoopKnowsWhoPassesOn: the host is divided by who can give another what.
+func TestTheLoopKnowsWhoPassesOn(t *testing.T) {
+	own, err := peer.StartTime(os.Getpid())
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := newRegistry()
+	of := func(p peer.Peer) string { return r.wire(&process{peer: p, task: &task{}}, nil).HostOf }
+	a, b := of(peer.Peer{PID: os.Getpid(), UID: 7, StartTime: own}), of(peer.Peer{PID: os.Getpid(), UID: 7, StartTime: own})
+	other, gone := of(peer.Peer{PID: os.Getpid(), UID: 8, StartTime: own}), of(peer.Peer{PID: 1 << 30, UID: 7, StartTime: 1})
+	if a == "" || a != b || other == a || gone != "" {
+		t.Errorf("two of a user %q, %q, of another %q, one that is gone %q", a, b, other, gone)
+	}
+}
+
 // TestEndDoesNotWaitForEver has a goroutine hang, as one that closes a descriptor of a
 // file system whose server does not answer.
 func TestEndDoesNotWaitForEver(t *testing.T) {
