@@ -290,8 +290,10 @@ func (c *poolClient) answer(conn *net.UnixConn) error {
 	if err == nil {
 		reply.Slots, taken, err = c.act(req, given)
 	}
-	closeSlots(given[min(reply.Slots, len(given)):])
-	defer closeSlots(taken) // the client has its own by then
+	// After the answer: to close the last descriptor of a slot unpins it, which may wait for
+	// the driver's lock. Of those that were taken the client has its own by then.
+	defer closeSlots(given[min(reply.Slots, len(given)):])
+	defer closeSlots(taken)
 	if err != nil {
 		reply = client.PoolReply{Error: err.Error()}
 	}

@@ -35,6 +35,9 @@ const (
 	fnForgo
 	fnFlight
 	fnHome
+	fnGive
+	fnGiven
+	fnAccept
 )
 
 // segmentView is struct xm_segment.
@@ -126,6 +129,20 @@ func (l lentTable) Forgo(section int, keep memory.Bytes) (memory.Bytes, error) {
 	err := l.status(fnForgo, uintptr(section), uintptr(keep), uintptr(unsafe.Pointer(kept)))
 	runtime.KeepAlive(kept)
 	return memory.Bytes(*kept), err
+}
+
+func (l lentTable) Give(section int) (fd int, bytes memory.Bytes, err error) {
+	d, n := int32(-1), uint64(0)
+	err = l.status(fnGive, uintptr(section), uintptr(unsafe.Pointer(&d)), uintptr(unsafe.Pointer(&n)))
+	return int(d), memory.Bytes(n), err
+}
+
+func (l lentTable) Given(section int, bytes memory.Bytes) error {
+	return l.status(fnGiven, uintptr(section), uintptr(bytes))
+}
+
+func (l lentTable) Accept(section, fd int, bytes memory.Bytes) error {
+	return l.status(fnAccept, uintptr(section), uintptr(fd), uintptr(bytes))
 }
 
 func (l lentTable) Home(section int, ids []memory.ID) error   { return l.batch(fnHome, section, ids) }

@@ -47,10 +47,8 @@ func journal(to io.Writer) func(mover.Entry) {
 // ctx ends.
 func (a *Agent) moveMemory(ctx context.Context, view *board.Board, at *client.Attachment) {
 	var served [board.Devices]bool
-	pool, err := at.HostPool(ctx)
-	if err == nil {
-		defer pool.Close()
-	}
+	pool := poolOf(ctx, at)
+	defer pool.close()
 	var sections sync.WaitGroup
 	defer sections.Wait()
 	for pause := firstLook; ctx.Err() == nil; pause = min(2*pause, lastLook) {
@@ -62,11 +60,8 @@ func (a *Agent) moveMemory(ctx context.Context, view *board.Board, at *client.At
 			sections.Add(1)
 			a.goQuietly(func() {
 				defer sections.Done()
-				var slots mover.Pool // without one the process makes all its own
-				if pool != nil {
-					slots = slotsOf{pool, view.Identity(i).UUID.String()}
-				}
-				a.engine.Serve(ctx, i, memoryLines{view, view.Device(i), i, int(at.Bell.Fd())}, slots)
+				lines := memoryLines{view, view.Device(i), i, int(at.Bell.Fd())}
+				a.engine.Serve(ctx, i, lines, slotsOf{pool, view.Identity(i).UUID.String()})
 			})
 		}
 		select {
@@ -74,21 +69,6 @@ func (a *Agent) moveMemory(ctx context.Context, view *board.Board, at *client.At
 		case <-ctx.Done():
 		}
 	}
-}
-
-// slotsOf is what of the pool of host memory is for one device.
-type slotsOf struct {
-	pool   *client.HostPool
-	device string
-}
-
-func (s slotsOf) Give(size memory.Bytes, fds []int) error {
-	_, err := s.pool.Give(s.device, uint64(size), fds)
-	return err
-}
-
-func (s slotsOf) Take(size memory.Bytes, n int) ([]int, error) {
-	return s.pool.Take(s.device, uint64(size), n)
 }
 
 // memoryLines are a device's lines for memory, and what of its others the mover

@@ -213,6 +213,8 @@ XM_INTERNAL bool xm_vmm_usable(struct xm_mem *m); /* asks what the device can; f
 XM_INTERNAL CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, bool own, struct xm_host_slot **slot);
 /* A slot more would be beyond the process's part of the host. */
 XM_INTERNAL bool xm_slot_bounded(struct xm_mem *m, uint64_t bytes);
+/* After one was not to be had: trying again is worth while. */
+XM_INTERNAL bool xm_slot_likely(struct xm_mem *m, uint64_t bytes);
 /* xm_mem_lock held. */
 XM_INTERNAL void xm_slot_put(struct xm_mem *m, struct xm_host_slot *slot);
 XM_INTERNAL CUresult xm_slot_ahead(struct xm_mem *m, uint32_t count, uint64_t bytes);
@@ -252,9 +254,10 @@ XM_INTERNAL uint64_t xm_room_left(struct xm_mem *m);
 /* Asks the daemon for that much room and waits for at most 20 ms. True: something changed. */
 XM_INTERNAL bool xm_room_ask(struct xm_mem *m, uint64_t bytes);
 
-/* The same, and waits on until there is room for `enough`: an answer may bring nothing yet, as others have to give up
- * theirs first. */
+/* The same, and waits on until there may be room for `enough`, on the device and the host together, or in a slot: an
+ * answer may bring nothing yet, as others have to give up theirs first. */
 XM_INTERNAL void xm_room_await(struct xm_mem *m, uint64_t bytes, uint64_t enough);
+XM_INTERNAL void xm_room_await_slot(struct xm_mem *m, uint64_t bytes, uint64_t enough);
 
 /* --- mem_range.c ----------------------------------------------------------- */
 

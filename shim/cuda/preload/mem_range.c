@@ -110,7 +110,7 @@ static CUresult back(struct xm_seg *s, uint64_t rest, bool *patient)
 	for (int i = 0; r == CUDA_ERROR_OUT_OF_MEMORY && xm_slot_bounded(m, s->bytes) && i < HOST_ASKS; i++) {
 		bool at_once = false;
 
-		xm_room_await(m, rest, s->bytes);
+		xm_room_await_slot(m, rest, s->bytes);
 		s->device = xm_room_piece(m, s->bytes, rest, &at_once);
 		if (s->device)
 			return CUDA_SUCCESS;

@@ -163,20 +163,43 @@ static void wish(struct xm_mem *m, uint64_t bytes, bool on)
 	pthread_mutex_unlock(&xm_lock);
 }
 
-/* Until an answer comes after which there is room for `enough`, at most 20 ms. True: one came. */
-static bool ask(struct xm_mem *m, uint64_t bytes, uint64_t enough)
+static bool any(struct xm_mem *m, uint64_t bytes)
+{
+	(void)m;
+	(void)bytes;
+	return true;
+}
+
+static bool anywhere(struct xm_mem *m, uint64_t bytes)
+{
+	return xm_room_left(m) >= bytes;
+}
+
+/* Slots that a move has taken and not filled: of these the daemon does not know. */
+static uint64_t taken(struct xm_mem *m)
+{
+	uint64_t used, full;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	used = m->slots_all - m->slots_free - m->slots_kept;
+	full = m->host + m->loading;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return used > full ? used - full : 0;
+}
+
+/* Until an answer comes after which there is enough, at most 20 ms. True: one came. */
+static bool ask(struct xm_mem *m, uint64_t bytes, bool (*is_enough)(struct xm_mem *m, uint64_t bytes), uint64_t enough)
 {
 	uint64_t end = xm_now() + ASK_NS, now;
 	const uint32_t *word;
-	uint32_t seen = wants(xm_mem_index(m), &word);
+	uint32_t seen = wants(xm_mem_index(m), &word), is;
 	bool answered = false;
 
 	if (!word)
 		return false;
+	bytes += taken(m);
 	wish(m, bytes, true);
-	while (!(answered && xm_room_left(m) >= enough) && (now = xm_now()) < end) {
-		uint32_t is;
-
+	while (!(answered && is_enough(m, enough)) && (now = xm_now()) < end) {
 		xm_wait_word((const _Atomic uint32_t *)word, seen, end - now);
 		is = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		answered = answered || is != seen;
@@ -188,10 +211,15 @@ static bool ask(struct xm_mem *m, uint64_t bytes, uint64_t enough)
 
 bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
 {
-	return ask(m, bytes, 0);
+	return ask(m, bytes, any, 0);
 }
 
 void xm_room_await(struct xm_mem *m, uint64_t bytes, uint64_t enough)
 {
-	(void)ask(m, bytes, enough);
+	(void)ask(m, bytes, anywhere, enough);
+}
+
+void xm_room_await_slot(struct xm_mem *m, uint64_t bytes, uint64_t enough)
+{
+	(void)ask(m, bytes, xm_slot_likely, enough);
 }

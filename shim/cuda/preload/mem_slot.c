@@ -70,6 +70,16 @@ bool xm_slot_bounded(struct xm_mem *m, uint64_t bytes)
 	return bounded;
 }
 
+bool xm_slot_likely(struct xm_mem *m, uint64_t bytes)
+{
+	bool likely;
+
+	pthread_mutex_lock(&xm_mem_lock);
+	likely = !too_much(m, bytes) || m->slots_free || m->slots_kept;
+	pthread_mutex_unlock(&xm_mem_lock);
+	return likely;
+}
+
 /* A record, and its bytes counted before they are there, so that two threads cannot both have the last of the bound. */
 static struct xm_host_slot *begin(struct xm_mem *m, uint64_t bytes)
 {

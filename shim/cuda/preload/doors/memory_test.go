@@ -78,6 +78,7 @@ func TestMemoryAnsweredTooLateIsTheDrivers(t *testing.T) { memory(t, "plain", "K
 func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)     { memory(t, "bounded", bounds()...) }
 func TestAPartOfTheHostIsAskedFor(t *testing.T)            { memory(t, "part") }
 func TestSlotsArePassedOn(t *testing.T)                    { memory(t, "passed") }
+func TestAnAllocationHasRoomBesideAMove(t *testing.T)      { memory(t, "taken") }
 func TestAnswersThatBringNothingAreNoRefusal(t *testing.T) { memory(t, "late") }
 func TestWhatNeverFitsIsRefusedAtOnce(t *testing.T)        { memory(t, "never") }
 func TestCase23WhatTheProgramMapsIsCounted(t *testing.T)   { memory(t, "mapped") }

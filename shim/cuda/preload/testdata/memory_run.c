@@ -810,6 +810,53 @@ static void late(void)
     check_block(&b);
 }
 
+/* What the daemon does: a part of the host holds what is there by the figures, and what is asked for. */
+static void *gives_what_is_asked(void *unused)
+{
+    while (giving) {
+        uint64_t asked = figure(&section()->client_memory.asked), need = figure(&section()->client_memory.host) + asked;
+
+        if (asked && need > __atomic_load_n(&section()->daemon_memory.host, __ATOMIC_RELAXED))
+            __atomic_store_n(&section()->daemon_memory.host, need, __ATOMIC_RELAXED);
+        bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+        usleep(1000);
+    }
+    return unused;
+}
+
+/* A move has taken all the slots that there may be, and waits for others: an allocation has what it asks for beside that. */
+static void taken(void)
+{
+    struct xm_segment views[8];
+    struct block a, b;
+    uint64_t address;
+    pthread_t daemon;
+
+    managed();
+    __atomic_store_n(&section()->daemon_memory.host, 64 * MIB, __ATOMIC_RELAXED);
+    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+    a = make_block(64 * MIB);
+    wants(XM_HOLD_ALL);
+    WANT(memory()->begin(0), 0);
+    WANT(memory()->list(0, views, 8), 2);
+    for (int i = 0; i < 2; i++)
+        WANT(memory()->slot(0, views[i].id, &address), 0);
+    has_pool(64 * MIB, 0);
+    giving = true;
+    WANT(pthread_create(&daemon, NULL, gives_what_is_asked, NULL), 0);
+    CHECK(cuMemAlloc_v2(&b.at, 64 * MIB));
+    giving = false;
+    pthread_join(daemon, NULL);
+    WANT(count(XM_SEGMENT_HOST), 2);
+    has_pool(128 * MIB, 0);
+    WANT(memory()->end(0), 0);
+    wants(XM_HOLD_NONE);
+    b.bytes = 64 * MIB;
+    write_block(&b);
+    check_block(&a);
+    check_block(&b);
+}
+
 /* What has no room anywhere is refused before any of it is made: host memory is dear to make, and others want it. */
 static void never(void)
 {
@@ -1047,7 +1094,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"part", part}, {"passed", passed}, {"late", late}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"passed", passed}, {"late", late}, {"taken", taken}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
