@@ -37,16 +37,7 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	}
 	whole := missing >= Granularity && incoming >= missing
 	if now >= s.patience && (incoming >= BatchBytes || whole) {
-		again := s.patience + p.between(incoming)
-		all := whole && s.Resident+incoming >= p.touches(s)
-		if all && !s.caught { // from the host each pass takes as long as that
-			again = s.patience + p.config.Link.Time(incoming) + ahead
-		}
-		if now >= again {
-			s.patience, s.caught = now+p.patience(incoming), s.caught || all
-			s.moved, in = now, true // it could not take it while it ran
-		}
-		p.wake(now, again)
+		in = p.stopsShortly(s, incoming, whole, now) || in
 	}
 	in = in && now < s.patience
 	swaps := p.swaps(s, now)
@@ -54,6 +45,23 @@ func (p *Planner) hold(s *seat, now time.Duration) {
 	if in {
 		p.wake(now, s.patience)
 	}
+}
+
+// stopsShortly begins a short stop of a task whose turn it is, if one is due: whole says that
+// it brings in all that is missing.
+func (p *Planner) stopsShortly(s *seat, incoming Bytes, whole bool, now time.Duration) bool {
+	again := s.patience + p.between(incoming)
+	all := whole && s.Resident+incoming >= p.touches(s)
+	if all && !s.caught { // from the host each pass takes as long as that
+		again = s.patience + p.config.Link.Time(incoming) + ahead
+	}
+	p.wake(now, again)
+	if now < again {
+		return false
+	}
+	s.patience, s.caught = now+p.patience(incoming), s.caught || all
+	s.moved = now // it could not take it while it ran
+	return true
 }
 
 // swaps decides whether a task whose turn it is should be Stopped for an exchange.

@@ -33,8 +33,10 @@
 //     process still stands, as it would have to be before it runs: beside the copies of what
 //     it has for that, or after them (home.go).
 //   - Host memory is made ahead while nothing else is to be done, one slot at a
-//     time. Slots are the process's own, so that nothing of another's can be left
-//     in one: none is ever cleared.
+//     time. What is beyond the process's part goes to another process of the user that
+//     misses some (Pool), also in the middle of a move, as that one's memory may wait for it.
+//     What is left in such a slot the program never sees: the library has it overwritten as
+//     a whole before. So none is ever cleared.
 //
 // Nothing may happen here in a thread of the program's, nor without a recovery
 // from panics: all goroutines come from Config.Go. A section that ends in the
@@ -43,5 +45,6 @@
 //
 // Concurrency: an Engine may be used from any goroutine. A section is one
 // goroutine, locked to its thread, and shares nothing but its bell, and with the
-// copier's goroutines, which wait for copies, map and unmap, channels.
+// copier's goroutines, which wait for copies, map and unmap, channels. Beside it one
+// passes slots on, and works on nothing but the library's, which are guarded there.
 package mover
