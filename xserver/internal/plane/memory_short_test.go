@@ -143,3 +143,52 @@ func TestHostIsMadeForWhatMayHaveToGo(t *testing.T) {
 		}
 	}
 }
+
+// TestTwoLargeTasksPassHostMemoryOn has two tasks of 88 GiB take turns of 4 s on a device of
+// 135 with 60 GiB of host: 41 have to be there for one and then for the other. They make four
+// fifths of what they would in memory with a host that holds that for each, two thirds where it
+// passes from one to the other, and not a third where each would have to make its own.
+func TestTwoLargeTasksPassHostMemoryOn(t *testing.T) {
+	for _, c := range []struct {
+		limit  memory.Bytes
+		passes bool
+		least  float64 // of what they make in memory, in percent
+	}{{60 * gib, false, 28}, {60 * gib, true, 64}, {90 * gib, false, 78}} {
+		r := newMemoryRig(t, 135*gib, memory.Predict, compute.RR())
+		r.link = slowLink{in: 49e9, out: 49e9, pinning: hostPinning}
+		if c.passes {
+			r.hostOf, r.link.pinning = "one user", hostPassing
+		}
+		r.turn(func(p *Plane) {
+			p.SetHost(c.limit, memory.LimitAvailable, nil)
+			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
+		})
+		for i := range 2 {
+			one := r.tenant(compute.TaskID(i+1), 0, 3)
+			one.ready(true)
+			one.writes = true
+		}
+		for range 88 {
+			for _, one := range r.tenants {
+				one.allocate(gib)
+			}
+			r.live(200 * time.Millisecond)
+		}
+		for i, one := range r.tenants {
+			if one.allocated != 88*gib {
+				t.Fatalf("%v allocated", one.allocated)
+			}
+			r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 4 * time.Second}) })
+		}
+		r.live(50 * time.Second)
+		a, b := r.tenants[0].work, r.tenants[1].work
+		const span = 48 * time.Second
+		r.live(span)
+		a, b = r.tenants[0].work-a, r.tenants[1].work-b
+		made := 100 * (a + b).Seconds() / span.Seconds()
+		t.Logf("limit %v, passes %t: %.1f %%, %v and %v", c.limit, c.passes, made, a, b)
+		if made < c.least || min(a, b) < max(a, b)*8/10 {
+			t.Errorf("limit %v, passes %t: %.1f %% of in memory, %v and %v; want %.0f", c.limit, c.passes, made, a, b, c.least)
+		}
+	}
+}
