@@ -60,8 +60,11 @@ func (p *Planner) stopsShortly(s *seat, incoming Bytes, whole bool, now time.Dur
 		return false
 	}
 	s.patience, s.caught = now+p.patience(incoming), s.caught || all
-	s.moved = now // it could not take it while it ran
-	return true
+	if has := [2]Bytes{s.Resident, s.plan}; s.vain != has {
+		s.moved, s.vain = now, has // it could not take it while it ran
+		return true
+	}
+	return false // it did not at the last stop either
 }
 
 // swaps decides whether a task whose turn it is should be Stopped for an exchange.

@@ -432,6 +432,33 @@ func TestLateRoomIsUsedAtOnce(t *testing.T) {
 	}
 }
 
+// TestNobodyIsStoppedInVain: a task that has the device to itself lacks some memory that its
+// client cannot bring in (segments in use, a driver without memory): it is not stopped for
+// that again and again.
+func TestNobodyIsStoppedInVain(t *testing.T) {
+	for _, lack := range []Bytes{2 * MiB, 32 * MiB, BatchBytes, GiB, 8 * GiB} {
+		p, err := NewPlanner(Config{Budget: 20 * GiB})
+		if err != nil {
+			t.Fatal(err)
+		}
+		claims := []Claim{{Task: 1, Footprint: 16 * GiB, Resident: 16*GiB - lack, Ready: true, Open: true, Stopped: true}}
+		const step, span = time.Millisecond, 20 * time.Second
+		held := 0
+		for now := step; now < span; now += step {
+			d := p.Decide(now, slices.Values([]compute.Slot{{Task: 1}}), nil, claims)
+			claims[0].Seen = d.Targets[0].Want
+			claims[0].Stopped = d.Targets[0].Hold
+			if d.Targets[0].Hold {
+				held++
+			}
+		}
+		share := float64(held) / float64(span/step)
+		if share > 0.05 {
+			t.Errorf("lacks %v: stopped for %.1f %% of the time in vain", lack, 100*share)
+		}
+	}
+}
+
 // TestNobodyMakesRoomForLittle has a large task run, beside which there is less than a
 // batch of room for the next one, which would not bring that in: of a small one that comes
 // later nothing goes for it, and none of its memory is on the way when it might run.

@@ -31,8 +31,9 @@ type seat struct {
 	// due: its turn has come. It is held back for its memory until patience, and as
 	// long as that comes in until limit.
 	due             bool
-	broken          bool // somebody of a higher class broke its turn off
-	caught          bool // it was stopped in its turn for all that it lacked
+	broken          bool     // somebody of a higher class broke its turn off
+	caught          bool     // it was stopped in its turn for all that it lacked
+	vain            [2]Bytes // what it had and might have when it last was stopped shortly
 	patience, limit time.Duration
 	missed          Bytes         // what it missed when these were set
 	quantum         time.Duration // the length of its turns; 0: the policy's own

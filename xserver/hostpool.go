@@ -34,7 +34,8 @@ const (
 )
 
 // hostPool keeps slots of host memory that a process has no use for any more, until
-// another one takes them: pinning memory is dear (178 us a MiB at best, H200). The
+// another one takes them: pinning memory is dear (178 us a MiB at best, H200). What waits is
+// beyond what processes may have of the host, for poolLife at most. The
 // daemon has but descriptors of them. It maps none and reads none, and what they are
 // and how large is their clients' word.
 type hostPool struct {
@@ -139,18 +140,52 @@ func (h *hostPool) drop(n int) (fds []int) {
 }
 
 // keep takes over as many of the slots as there is room for, the first ones, and says
-// how many.
-func (h *hostPool) keep(key slotKey, fds []int, now time.Time) int {
+// how many. Where it is full those who have more in it make room.
+func (h *hostPool) keep(key slotKey, fds []int, now time.Time) (n int) {
+	var old []int
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	for n, fd := range fds {
-		if h.closed || len(h.slots) >= h.most || h.bytes+key.bytes > h.limit {
-			return n
+	for ; n < len(fds); n++ {
+		for h.full(key) && h.cede(key, &old) {
 		}
-		h.slots = append(h.slots, keptSlot{key, fd, now})
+		if h.full(key) {
+			break
+		}
+		h.slots = append(h.slots, keptSlot{key, fds[n], now})
 		h.bytes += key.bytes
 	}
-	return len(fds)
+	h.mu.Unlock()
+	closeSlots(old)
+	return n
+}
+
+// full says whether there is no room for a slot. Precondition: mu is held.
+func (h *hostPool) full(key slotKey) bool {
+	return h.closed || len(h.slots) >= h.most || h.bytes+key.bytes > h.limit
+}
+
+// cede takes out the oldest slot of whoever has most, if a slot's owner would still have less
+// than that one has then. Precondition: mu is held.
+func (h *hostPool) cede(key slotKey, old *[]int) bool {
+	has := map[slotOwner]mem.Bytes{}
+	for _, s := range h.slots {
+		has[s.key.owner] += s.key.bytes
+	}
+	for i, s := range h.slots {
+		if owner := s.key.owner; owner != key.owner && has[owner] == maxOf(has) && has[key.owner]+key.bytes <= has[owner]-s.key.bytes {
+			*old = append(*old, s.fd)
+			h.bytes -= s.key.bytes
+			h.slots = slices.Delete(h.slots, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+func maxOf(has map[slotOwner]mem.Bytes) (most mem.Bytes) {
+	for _, b := range has {
+		most = max(most, b)
+	}
+	return most
 }
 
 // take gives the newest slots of a kind, which are the caller's then: what has waited
@@ -319,7 +354,7 @@ func (c *poolClient) act(req client.PoolRequest, given []int) (n int, taken []in
 	switch {
 	case req.Op == client.PoolGive && len(given) != req.Slots:
 		return 0, nil, fmt.Errorf("%d slots with %d descriptors", req.Slots, len(given))
-	case req.Op == client.PoolGive && !allMemory(given):
+	case req.Op == client.PoolGive && !allMemory(given, bytes):
 		return 0, nil, errors.New("a descriptor is none of memory")
 	case req.Op == client.PoolGive:
 		return c.server.pool.keep(key, given, time.Now()), nil, nil
@@ -354,10 +389,10 @@ func readAll(conn *net.UnixConn) error {
 // device, or an anonymous inode, which has no type; our simulator a memfd, which has
 // seals. Files of file systems are refused: one of the client's own, as by FUSE, would
 // hold up whoever closes them. Such a one is not asked here either.
-func allMemory(fds []int) bool {
+func allMemory(fds []int, bytes mem.Bytes) bool {
 	return !slices.ContainsFunc(fds, func(fd int) bool {
 		var st unix.Statx_t
-		if unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_NLINK, &st) != nil {
+		if unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_NLINK|unix.STATX_SIZE, &st) != nil {
 			return true
 		}
 		switch st.Mode & unix.S_IFMT {
@@ -365,7 +400,7 @@ func allMemory(fds []int) bool {
 			return false
 		case unix.S_IFREG:
 			_, err := unix.FcntlInt(uintptr(fd), unix.F_GET_SEALS, 0)
-			return err != nil || st.Nlink > 0
+			return err != nil || st.Nlink > 0 || st.Size < uint64(bytes)
 		}
 		return true
 	})

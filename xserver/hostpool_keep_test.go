@@ -254,8 +254,38 @@ func TestWhatMayBeASlot(t *testing.T) {
 		}{file(devices[0]), true}
 	}
 	for name, k := range kinds {
-		if have := allMemory([]int{kinds["memfd"].fd, k.fd}); have != k.want {
+		if have := allMemory([]int{kinds["memfd"].fd, k.fd}, 0); have != k.want {
 			t.Errorf("%s: %v", name, have)
 		}
+	}
+	if allMemory([]int{kinds["memfd"].fd}, 2*mem.MiB) {
+		t.Error("an empty file counts as 2 MiB")
+	}
+}
+
+// TestOneUserLeavesRoomInThePool: what one user keeps in the pool does not take all of it.
+func TestOneUserLeavesRoomInThePool(t *testing.T) {
+	h := newHostPool()
+	defer h.close()
+	h.setLimit(8 * mem.GiB)
+	fd := func() int {
+		f, err := unix.MemfdCreate("x", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	hostile := slotKey{owner: slotOwner{uid: 66}, device: "none", bytes: mem.GiB}
+	for range 9 {
+		f := fd()
+		if h.keep(hostile, []int{f}, time.Now()) == 0 {
+			closeSlots([]int{f})
+		}
+	}
+	honest := slotKey{owner: slotOwner{uid: 7}, device: "GPU-1", bytes: 32 * mem.MiB}
+	f := fd()
+	if h.keep(honest, []int{f}, time.Now()) == 0 {
+		closeSlots([]int{f})
+		t.Errorf("user 66 has %v of 8 GiB in the pool; of user 7 no slot is kept", h.kept())
 	}
 }

@@ -72,6 +72,9 @@ func slot(t *testing.T, name, text string) int {
 	if err == nil {
 		_, err = unix.Pwrite(fd, []byte(text), 0)
 	}
+	if err == nil {
+		err = unix.Ftruncate(fd, int64(mem.GiB))
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +97,7 @@ func textIn(t *testing.T, fd int) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return string(buf[:n])
+	return strings.TrimRight(string(buf[:n]), "\x00")
 }
 
 func closeFDs(fds ...int) {
@@ -648,4 +651,49 @@ func TestHostPoolGiver(t *testing.T) {
 	}
 	fmt.Println("given")
 	_, _ = io.Copy(io.Discard, os.Stdin) // whoever takes it may see us meanwhile
+}
+
+// TestThePoolOpensAgainBesideAChild: a program that forked (a DataLoader's worker) has a
+// copy of every descriptor. A connection that was closed is over for the daemon all the same.
+func TestThePoolOpensAgainBesideAChild(t *testing.T) {
+	d := pooling(t, 512*mem.MiB)
+	p := attach(t, dial(t, d.dir), client.Registration{})
+	before := socketsOf(t)
+	h := pooled(t, p)
+	for fd := range socketsOf(t) { // what fork does
+		if !before[fd] {
+			if dup, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0); err == nil {
+				t.Cleanup(func() { closeFDs(dup) })
+			}
+		}
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for range 20 {
+		time.Sleep(100 * time.Millisecond)
+		var again *client.HostPool
+		if again, err = p.HostPool(t.Context()); err == nil {
+			_ = again.Close()
+			return
+		}
+	}
+	t.Errorf("2 s after the connection was closed: %v", err)
+}
+
+func socketsOf(t *testing.T) map[int]bool {
+	set := map[int]bool{}
+	for fd := range 4096 {
+		var st unix.Stat_t
+		if unix.Fstat(fd, &st) == nil && st.Mode&unix.S_IFMT == unix.S_IFSOCK {
+			// the client's side only: its peer's address is the board socket
+			if name, err := unix.Getpeername(fd); err == nil {
+				if u, ok := name.(*unix.SockaddrUnix); ok && len(u.Name) > 0 {
+					set[fd] = true
+				}
+			}
+		}
+	}
+	return set
 }

@@ -7,12 +7,12 @@ import (
 )
 
 // TestHostMemoryPassesOn has three programs that do not fit together have what they may have
-// of the host, and that become less and more again: what one gave up comes to another, every
-// word is right all the time, and what nobody takes is gone after a while.
+// of the host, and that become less and more again: what one gave up comes to another, slots of
+// 32 and of 8 MiB, every word is right all the time, and what nobody takes is gone after a while.
 func TestHostMemoryPassesOn(t *testing.T) {
-	const slot = 32 << 20
+	const slot, part = 32 << 20, 8 << 20
 	w, _ := memoryWorld(t, "256MiB", "--policy", "RR", "--memory-policy", "allocation", "--host-budget", "640MiB")
-	programs := []*proc{w.passes("a", 6, 100_000), w.passes("bb", 6, 100_000), w.passes("ccc", 6, 100_000)}
+	programs := []*proc{w.passesOver("a", 5, 40, 100_000), w.passesOver("bb", 5, 40, 100_000), w.passesOver("ccc", 5, 40, 100_000)}
 	for _, p := range programs {
 		p.progress()
 	}
@@ -36,7 +36,7 @@ func TestHostMemoryPassesOn(t *testing.T) {
 			break
 		}
 	}
-	host("some to come to another", func(h hostFigures) bool { return h.Passed >= slot && h.Passed%slot == 0 })
+	host("some to come to another", func(h hostFigures) bool { return h.Passed >= slot && h.Passed%part == 0 })
 	set("320MiB")
 	host("what nobody takes to go", func(h hostFigures) bool { return h.Passing == 0 && h.Pool <= 320<<20 })
 	if out, _ := w.run("xcli", "memory", "stats"); !strings.Contains(out, "at most 320 MiB (host budget)") {

@@ -28,8 +28,14 @@ func memoryWorld(t *testing.T, budget string, args ...string) (w *world, daemon 
 // passes starts a program with buffers of 32 MiB that it passes over and over.
 func (w *world) passes(name string, buffers, passes int, flags ...string) *proc {
 	w.t.Helper()
+	return w.passesOver(name, buffers, 32, passes, flags...)
+}
+
+// passesOver is passes with buffers of so many MiB.
+func (w *world) passesOver(name string, buffers, mib, passes int, flags ...string) *proc {
+	w.t.Helper()
 	argv := []string{filepath.Join(built, "passes"), filepath.Join(built, "kernels.ptx"),
-		strconv.Itoa(buffers), "32", strconv.Itoa(passes), strconv.Itoa(1000 * len(name))}
+		strconv.Itoa(buffers), strconv.Itoa(mib), strconv.Itoa(passes), strconv.Itoa(1000 * len(name))}
 	return w.xrun(append([]string{"--name", name}, flags...), argv...)
 }
 

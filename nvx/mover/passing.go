@@ -79,23 +79,53 @@ func (s *section) give(p Pool, over memory.Bytes) (some bool) {
 		}
 	}
 	pass()
+	if sum > 0 {
+		s.stock.gave.Store(true)
+	}
 	return sum > 0 && s.memory.Given(s.index, sum) == nil
 }
 
 // borrow takes up to n slots of a size that others gave, and says how many.
 func (k *stock) borrow(m Memory, section int, size memory.Bytes, n int) (got int) {
-	if k.pool == nil || n <= 0 {
-		return 0
-	}
-	fds, err := k.pool.Take(size, min(n, passed))
-	if err != nil {
-		return 0
-	}
-	for _, fd := range fds {
-		if m.Accept(section, fd, size) == nil {
-			got++
+	for k.pool != nil && n > 0 {
+		want := min(n, passed)
+		fds, err := k.pool.Take(size, want)
+		if err != nil {
+			break
 		}
-		_ = unix.Close(fd)
+		for _, fd := range fds {
+			if m.Accept(section, fd, size) == nil {
+				got++
+			}
+			_ = unix.Close(fd)
+		}
+		if n -= want; len(fds) < want {
+			break
+		}
 	}
 	return got
+}
+
+// slotless is the size of a segment that has no slot; 0: it has one.
+func (s *section) slotless(id memory.ID) memory.Bytes {
+	if seg, _ := s.planner.table.Get(id); !seg.Kept {
+		return seg.Bytes
+	}
+	return 0
+}
+
+// borrow takes slots that others gave for so much of what is to go and has none, size by size.
+func (s *section) borrow(ids []memory.ID, missing memory.Bytes) {
+	for len(ids) > 0 && missing > 0 {
+		size, n := s.slotless(ids[0]), 1
+		for n < len(ids) && s.slotless(ids[n]) == size {
+			n++
+		}
+		ids = ids[n:]
+		if size > 0 {
+			n = min(n, int((missing+size-1)/size))
+			s.stock.borrow(s.memory, s.index, size, n)
+			missing -= memory.Bytes(n) * size
+		}
+	}
 }

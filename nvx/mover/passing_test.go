@@ -3,6 +3,7 @@ package mover
 import (
 	"context"
 	"errors"
+	"maps"
 	"os"
 	"sync"
 	"testing"
@@ -216,5 +217,128 @@ func TestSlotsPassOn(t *testing.T) {
 	}
 	if after := openFiles(t); after != before {
 		t.Errorf("%d descriptors open, %d before", after, before)
+	}
+}
+
+// TestSlotsAreBorrowedBySize: of a batch of segments of several sizes each is asked for by its
+// own, and no more than is missing. A size that no slot has would end the connection.
+func TestSlotsAreBorrowedBySize(t *testing.T) {
+	const mib = memory.MiB
+	asked := asks{}
+	s := newSection(0, Config{Memory: &slots{}, HostMemory: HostMemory})
+	s.stock.pool = asked
+	list := []memory.Segment{
+		{ID: 1, Bytes: 32 * mib}, {ID: 2, Bytes: 32 * mib}, {ID: 3, Bytes: 32 * mib, Kept: true}, {ID: 4, Bytes: 32 * mib},
+		{ID: 5, Bytes: 24 * mib}, {ID: 6, Bytes: 2 * mib}, {ID: 7, Bytes: 2 * mib},
+	}
+	address := uint64(1) << 40
+	for i := range list {
+		list[i].Address, list[i].Allocation = address, uint64(i+1)
+		address += 1 << 30
+	}
+	if err := s.planner.table.Reset(list); err != nil {
+		t.Fatal(err)
+	}
+	s.borrow([]memory.ID{1, 2, 3, 4, 5, 6, 7}, 123*mib)
+	if want := (asks{32 * mib: 3, 24 * mib: 1, 2 * mib: 2}); !maps.Equal(asked, want) {
+		t.Errorf("asked for %v, want %v", asked, want)
+	}
+	clear(asked)
+	s.borrow([]memory.ID{1, 2, 4}, 33*mib)
+	if want := (asks{32 * mib: 2}); !maps.Equal(asked, want) {
+		t.Errorf("asked for %v, want %v", asked, want)
+	}
+	clear(asked)
+	if s.borrow([]memory.ID{1}, 0); len(asked) != 0 {
+		t.Errorf("asked for %v though nothing is missing", asked)
+	}
+}
+
+// asks counts the slots that are asked for, and has none.
+type asks map[memory.Bytes]int
+
+func (a asks) Give(memory.Bytes, []int) error { return nil }
+
+func (a asks) Take(size memory.Bytes, n int) ([]int, error) {
+	a[size] += n
+	return nil, nil
+}
+
+func passingSection(m Memory) *section {
+	return newSection(0, Config{Memory: m, HostMemory: func() memory.HostFigures { return memory.HostFigures{Available: 64 * memory.GiB} }, now: func() time.Duration { return 0 }})
+}
+
+func fill(t *testing.T, b *box, n int) {
+	for range n {
+		fd, err := unix.MemfdCreate("slot", unix.MFD_CLOEXEC)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.kept = append(b.kept, fd)
+	}
+}
+
+// ahead is the library's Slots: until there are count free ones.
+type aheadSlots struct{ slots }
+
+func (m *aheadSlots) Slots(_, count int, size memory.Bytes) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for m.idle < memory.Bytes(count)*size {
+		m.made, m.all, m.idle = m.made+1, m.all+size, m.idle+size
+	}
+	return nil
+}
+
+// TestNoMoreIsBorrowedThanIsNeeded: three segments on the device, and three free slots for
+// them: nothing is taken out of the pool, also not after each move.
+func TestNoMoreIsBorrowedThanIsNeeded(t *testing.T) {
+	m, pool := &aheadSlots{slots{all: 3 * aSlot, idle: 3 * aSlot}}, &box{}
+	fill(t, pool, 20)
+	s := passingSection(m)
+	s.stock.pool = pool
+	p, f, o := newPlanner(), Figures{Resident: 3 * aSlot}, Orders{Host: 64 * aSlot, Prepare: true}
+	for range 5 { // moves
+		s.stock.stale = true
+		for range 10 {
+			if d, err := s.stock.step(m, 0, o, f, p); err != nil || d == never {
+				break
+			}
+		}
+	}
+	if pool.len() != 20 || m.all != 3*aSlot {
+		t.Errorf("%v slots for 3 segments, %d of 20 left in the pool for others", m.all/aSlot, pool.len())
+	}
+}
+
+// TestWhatWasPassedOnIsMadeAgain: what was passed on is made, or borrowed, again when the
+// part grows.
+func TestWhatWasPassedOnIsMadeAgain(t *testing.T) {
+	m, pool := &aheadSlots{}, &box{}
+	s := passingSection(m)
+	s.stock.pool, s.stock.stale = pool, true
+	p, f, o := newPlanner(), Figures{Resident: 3 * aSlot}, Orders{Host: 3 * aSlot, Prepare: true, Managed: true}
+	run := func() {
+		for range 10 {
+			if d, err := s.stock.step(m, 0, o, f, p); err != nil || d == never {
+				break
+			}
+		}
+	}
+	run()
+	if m.idle != 3*aSlot {
+		t.Fatalf("%v made ahead", m.idle)
+	}
+	o.Host = aSlot
+	for over := s.beyond(o); over > 0 && s.give(pool, over); over = s.beyond(o) {
+	}
+	run()
+	if m.all != aSlot {
+		t.Fatalf("%v after 2 of 3 were passed on", m.all)
+	}
+	o.Host = 3 * aSlot
+	run()
+	if m.idle != 3*aSlot {
+		t.Errorf("%v slots are ready for 3 segments, of a part of 3; %d in the pool", m.idle/aSlot, pool.len())
 	}
 }

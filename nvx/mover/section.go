@@ -376,17 +376,13 @@ func (s *section) reserve(step memory.Step) error {
 	_, o := s.board.Orders()
 	var more memory.Bytes
 	for _, id := range step.IDs {
-		if seg, _ := s.planner.table.Get(id); !seg.Kept {
-			more += seg.Bytes
-		}
+		more += s.slotless(id)
 	}
 	if err := s.stock.room(s.memory, s.index, more, o); err != nil {
 		return err
 	}
-	if n := len(step.IDs); n > 0 {
-		_, idle, _ := s.memory.Pool(s.index)
-		size := step.Bytes / memory.Bytes(n)
-		s.stock.borrow(s.memory, s.index, size, int((more-idle+size-1)/size))
+	if _, idle, err := s.memory.Pool(s.index); err == nil {
+		s.borrow(step.IDs, more-idle)
 	}
 	for _, id := range step.IDs {
 		if _, err := s.memory.Slot(s.index, id); err != nil {

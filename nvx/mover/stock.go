@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -21,6 +22,7 @@ type stock struct {
 	now  func() time.Duration
 	pool Pool // nil: nobody passes any on
 
+	gave  atomic.Bool  // slots were passed on, which may have to be made again
 	stale bool         // the segments may have changed
 	total memory.Bytes // of them, when they were last looked at
 	want  []sizeClass  // the largest first
@@ -80,7 +82,7 @@ func forgo(m Memory, section int, b memory.Bytes) error {
 // step makes one slot that will be needed if what is on the device has to leave
 // it, or gives back what is too much, and says when to go on.
 func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (time.Duration, error) {
-	if k.stale || k.total != f.Resident+f.Host {
+	if k.gave.Swap(false) || k.stale || k.total != f.Resident+f.Host {
 		if err := k.count(m, section, p); err != nil {
 			return never, err
 		}
@@ -111,7 +113,8 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 		return never, nil
 	}
 	began := k.now()
-	got := k.borrow(m, section, c.size, min(c.count-c.made, int((limit-all)/c.size)))
+	lacks := min(limit-all, k.all()-idle) // unlike Slots the pool does not regard what is free
+	got := k.borrow(m, section, c.size, min(c.count-c.made, int(lacks/c.size)))
 	if got == 0 {
 		if err := m.Slots(section, c.made+1, c.size); err != nil {
 			k.stale = true // made, and counted, may be another number
@@ -124,6 +127,14 @@ func (k *stock) step(m Memory, section int, o Orders, f Figures, p *planner) (ti
 		return gentleness * spent, nil
 	}
 	return 0, nil
+}
+
+// all is how much has to have slots.
+func (k *stock) all() (b memory.Bytes) {
+	for _, c := range k.want {
+		b += memory.Bytes(c.count) * c.size
+	}
+	return b
 }
 
 // next is the class of which a slot is to be made.

@@ -115,7 +115,7 @@ func (h *HostPool) Take(device string, bytes uint64, most int) (fds []int, err e
 
 // Close ends the connection, and a request that is under way.
 func (h *HostPool) Close() error {
-	err := h.conn.Close()
+	err := hangUp(h.conn)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.lost != nil {
@@ -134,7 +134,7 @@ func (h *HostPool) ask(req PoolRequest, fds []int) (slots int, got []int, err er
 	}
 	slots, got, err = h.exchange(req, fds)
 	if err != nil {
-		_ = h.conn.Close()
+		_ = hangUp(h.conn)
 		h.lost = fmt.Errorf("host pool: %w", err)
 		return 0, nil, h.lost
 	}
@@ -231,4 +231,11 @@ func closeDescriptors(fds []int) {
 	for _, fd := range fds {
 		_ = unix.Close(fd)
 	}
+}
+
+// hangUp ends a connection also where a child of this process has a copy of its descriptor.
+func hangUp(c *net.UnixConn) error {
+	_ = c.CloseRead()
+	_ = c.CloseWrite()
+	return c.Close()
 }

@@ -35,6 +35,7 @@ struct xm_host_slot {
 	CUdeviceptr at;
 	uint64_t bytes;
 	CUmemGenericAllocationHandle handle;
+	bool shown;   /* an address of the program's that could not be unmapped reaches it */
 	bool foreign; /* another process may have left something in it: the program is not to see it before all of it is overwritten */
 };
 

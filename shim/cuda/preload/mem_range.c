@@ -228,12 +228,15 @@ static CUresult unmap(struct xm_range *r)
 		for (from = s, n = 0; s && s->mapped; s = s->next)
 			n += s->bytes;
 		one = xm_vmm_unmap(from->at, n);
+		for (; !one && from != s; from = from->next)
+			from->mapped = false;
 		result = result ? result : one;
 	}
 	return result;
 }
 
-/* Handles that a failed unmapping leaves mapped keep their memory until the process ends. */
+/* Handles that a failed unmapping leaves mapped keep their memory until the process ends, and slots are never another
+ * process's: the program reaches them. */
 static void release(struct xm_seg *s)
 {
 	struct xm_mem *m = s->range->mem;
@@ -249,8 +252,10 @@ static void release(struct xm_seg *s)
 	m->gone -= s->state == XM_SEGMENT_AWAY || s->state == XM_SEGMENT_LOADING;
 	m->loading -= s->state == XM_SEGMENT_LOADING ? s->bytes : 0;
 	xm_seg_forget(s);
-	if (s->slot)
+	if (s->slot) {
+		s->slot->shown |= s->mapped;
 		xm_slot_put(m, s->slot);
+	}
 	s->slot = NULL;
 	s->device = 0;
 	s->state = XM_SEGMENT_DEVICE;

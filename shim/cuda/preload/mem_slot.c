@@ -2,6 +2,8 @@
  * making one is dear (7 ms for 32 MiB, h200.md), so free ones are kept, or passed on to another process of the user:
  * 2 ms for 32 MiB. What such a one left there the program never sees: see `foreign`. */
 #include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
 #include "mark.h"
 #include "mem.h"
@@ -9,7 +11,7 @@
 #define NEW (-1) /* no descriptor */
 
 /* Addresses at which something stays mapped are not given back. */
-static void undo(struct xm_host_slot *slot, bool mapped)
+static bool undo(struct xm_host_slot *slot, bool mapped)
 {
 	bool clear = !mapped || xm_vmm_unmap(slot->at, slot->bytes) == CUDA_SUCCESS;
 
@@ -17,6 +19,7 @@ static void undo(struct xm_host_slot *slot, bool mapped)
 		xm_vmm_release(slot->handle);
 	if (clear)
 		xm_vmm_unreserve(slot->at, slot->bytes);
+	return clear;
 }
 
 /* Such that it can be passed on, where the driver has that. */
@@ -48,7 +51,7 @@ static CUresult make(const struct xm_mem *m, uint64_t bytes, int fd, struct xm_h
 	if (!r)
 		r = xm_vmm_access(m, slot->at, bytes);
 	if (r)
-		undo(slot, mapped);
+		(void)undo(slot, mapped);
 	return r;
 }
 
@@ -75,7 +78,7 @@ bool xm_slot_likely(struct xm_mem *m, uint64_t bytes)
 	bool likely;
 
 	pthread_mutex_lock(&xm_mem_lock);
-	likely = !too_much(m, bytes) || m->slots_free || m->slots_kept;
+	likely = too_much(m, bytes) <= m->slots_free + m->slots_kept;
 	pthread_mutex_unlock(&xm_mem_lock);
 	return likely;
 }
@@ -113,12 +116,14 @@ static CUresult make_slot(struct xm_mem *m, uint64_t bytes, int fd, struct xm_ho
 	return r;
 }
 
-/* xm_mem_lock held. A free one of that size, 0: of any; `own`: with nothing of another process in it. */
-static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes, bool own)
+enum whose { ANY, OWN /* with nothing of another process in it */, OURS /* that the program cannot reach */ };
+
+/* xm_mem_lock held. A free one of that size, 0: of any. */
+static struct xm_host_slot *take(struct xm_mem *m, uint64_t bytes, enum whose whose)
 {
 	struct xm_host_slot **at = &m->slots, *slot;
 
-	while (*at && ((bytes && (*at)->bytes != bytes) || (own && (*at)->foreign)))
+	while (*at && ((bytes && (*at)->bytes != bytes) || (whose == OWN && (*at)->foreign) || (whose == OURS && (*at)->shown)))
 		at = &(*at)->next;
 	slot = *at;
 	if (slot) {
@@ -163,10 +168,10 @@ CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, bool own, struct xm_host_
 	CUresult r;
 
 	pthread_mutex_lock(&xm_mem_lock);
-	*slot = take(m, bytes, own);
+	*slot = take(m, bytes, own ? OWN : ANY);
 	excess = *slot ? 0 : too_much(m, bytes);
 	if (excess && forgo(m, bytes))
-		*slot = take(m, bytes, own);
+		*slot = take(m, bytes, own ? OWN : ANY);
 	while (!*slot && excess > m->slots_free && forgo(m, 0))
 		;
 	idle = m->slots_free;
@@ -176,11 +181,15 @@ CUresult xm_slot_get(struct xm_mem *m, uint64_t bytes, bool own, struct xm_host_
 	if (excess && excess <= idle)
 		xm_slot_trim(m, idle - excess);
 	r = make_slot(m, bytes, NEW, slot);
+	if (r == CUDA_ERROR_OUT_OF_MEMORY && own && idle) { /* what is another's makes room for one that is not */
+		xm_slot_trim(m, idle > bytes ? idle - bytes : 0);
+		r = make_slot(m, bytes, NEW, slot);
+	}
 	if (r != CUDA_ERROR_OUT_OF_MEMORY)
 		return r;
 	pthread_mutex_lock(&xm_mem_lock);
 	if (forgo(m, bytes))
-		*slot = take(m, bytes, own);
+		*slot = take(m, bytes, own ? OWN : ANY);
 	pthread_mutex_unlock(&xm_mem_lock);
 	return *slot ? CUDA_SUCCESS : r;
 }
@@ -195,12 +204,17 @@ CUresult xm_slot_give(struct xm_mem *m, int *fd, uint64_t *bytes)
 	*fd = -1;
 	*bytes = 0;
 	pthread_mutex_lock(&xm_mem_lock);
-	slot = take(m, 0, false);
+	slot = take(m, 0, OURS);
 	pthread_mutex_unlock(&xm_mem_lock);
 	if (slot) {
 		*bytes = slot->bytes;
 		r = xm_real.cuMemExportToShareableHandle(fd, slot->handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-		undo(slot, true);
+		if (!r)
+			(void)fcntl(*fd, F_SETFD, FD_CLOEXEC);
+		if (!undo(slot, true) && !r) {
+			close(*fd);
+			*fd = -1;
+		}
 		pthread_mutex_lock(&xm_mem_lock);
 		xm_slot_forget(slot);
 		pthread_mutex_unlock(&xm_mem_lock);
@@ -280,11 +294,11 @@ void xm_slot_trim(struct xm_mem *m, uint64_t keep)
 
 		pthread_mutex_lock(&xm_mem_lock);
 		if (m->slots_free > keep)
-			slot = take(m, 0, false);
+			slot = take(m, 0, ANY);
 		pthread_mutex_unlock(&xm_mem_lock);
 		if (!slot)
 			break;
-		undo(slot, true);
+		(void)undo(slot, true);
 		end(m, slot, slot->bytes);
 	}
 	pthread_mutex_lock(&xm_mem_lock);

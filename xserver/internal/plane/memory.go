@@ -108,7 +108,8 @@ type seatMemory struct {
 	rests bool // some of its memory is mapped to nothing; see keeps
 	waits bool // another of those that do not fit together has its shift
 
-	stands bool // others have its turn while it is held
+	stands bool          // others have its turn while it is held
+	worked time.Duration // when it last had work, as far as was decided on memory then; 0: never
 
 	quantum time.Duration // for its turns; 0: the policy's own
 	since   time.Duration // when it was held though the policy lets it run; 0: it is not

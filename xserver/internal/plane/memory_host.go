@@ -46,6 +46,9 @@ type hostRoom struct {
 }
 
 const (
+	// idleForeground is for how long after its last work a foreground is expected to come back
+	// at any moment: longer than the pauses of those that come in bursts.
+	idleForeground = 10 * time.Second
 	// hostMakes is for how long after some host memory was made more of it is expected: what
 	// waits for that does not wait for ever.
 	hostMakes = 5 * time.Second
@@ -178,11 +181,13 @@ func (s *section) hostFloor(now time.Duration) memory.Bytes {
 	return max(0, min(floor, memory.Bytes(v.Resident))).Down()
 }
 
-// ranked says whether a foreground has backgrounds of a lower priority.
-func (d *device) ranked() bool {
+// ranked says whether a foreground that has work, or had some of late, has backgrounds of a
+// lower priority. One that is there and does nothing waits for nothing.
+func (d *device) ranked(now time.Duration) bool {
 	lowest := slices.MinFunc(d.seats, func(a, b *seat) int { return cmp.Compare(a.task.hints.Priority, b.task.hints.Priority) })
 	return slices.ContainsFunc(d.seats, func(st *seat) bool {
-		return st.choice.Leads() && st.task.hints.Priority > lowest.task.hints.Priority
+		lately := st.ready > 0 || st.mem.worked > 0 && now-st.mem.worked < idleForeground
+		return lately && st.choice.Leads() && st.task.hints.Priority > lowest.task.hints.Priority
 	})
 }
 

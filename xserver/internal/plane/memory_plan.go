@@ -70,6 +70,9 @@ func (p *Plane) claims(d *device) {
 		if ranks {
 			rank = st.task.hints.Priority
 		}
+		if st.ready > 0 {
+			st.mem.worked = max(p.now, 1)
+		}
 		for _, s := range st.sections {
 			if s.mem.surprises(p.now) {
 				s.mem.key, s.mem.number = p.mem.newKey(), 0
@@ -96,7 +99,7 @@ func (p *Plane) floors(d *device) {
 	for _, c := range m.claims {
 		m.excess += c.Footprint + c.Asked
 	}
-	m.careful, m.missed = d.ranked() && !d.presses(), d.missed()
+	m.careful, m.missed = d.ranked(p.now) && !d.presses(), d.missed()
 	crowded := false
 	for i, s := range m.of {
 		if s != nil {

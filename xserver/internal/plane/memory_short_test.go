@@ -192,3 +192,57 @@ func TestTwoLargeTasksPassHostMemoryOn(t *testing.T) {
 		}
 	}
 }
+
+// TestAnIdleForegroundCostsNothing: three tasks on a short host that is passed on, with and
+// without a foreground that is there and never does anything.
+func TestAnIdleForegroundCostsNothing(t *testing.T) {
+	const limit = 61*gib + 800*memory.MiB
+	shares := map[string]float64{}
+	for _, kind := range []string{"nobody", "idle foreground", "one without memory"} {
+		r := newMemoryRig(t, 134*gib, memory.Predict, compute.HPF())
+		r.hostOf = "one user"
+		r.link = slowLink{in: 49e9, out: 49e9, pinning: hostPassing}
+		r.turn(func(p *Plane) {
+			p.SetHost(limit, memory.LimitAvailable, nil)
+			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
+		})
+		for i := range 3 {
+			c := r.tenant(compute.TaskID(i+1), 0, 3)
+			c.ready(true)
+			c.touches = 60 * gib
+		}
+		if kind == "idle foreground" {
+			c := r.tenant(4, 10, 3)
+			c.allocate(64 * memory.MiB)
+		}
+		if kind == "one without memory" {
+			r.tenant(4, 10, 3)
+		}
+		for range 60 {
+			for _, c := range r.tenants[:3] {
+				c.allocate(gib)
+			}
+			r.live(200 * time.Millisecond)
+		}
+		for i := range r.tenants[:3] {
+			r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 2 * time.Second}) })
+		}
+		r.live(50 * time.Second)
+		const span = 24 * time.Second
+		sum := time.Duration(0)
+		for _, c := range r.tenants[:3] {
+			sum -= c.work
+		}
+		r.live(span)
+		for _, c := range r.tenants[:3] {
+			sum += c.work
+		}
+		shares[kind] = 100 * sum.Seconds() / span.Seconds()
+		t.Logf("%s: %.1f %% of in memory", kind, shares[kind])
+	}
+	for kind, share := range shares {
+		if share < 0.8*shares["nobody"] {
+			t.Errorf("%s: %.1f %% of in memory, %.1f beside nobody", kind, share, shares["nobody"])
+		}
+	}
+}

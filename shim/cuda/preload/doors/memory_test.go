@@ -75,17 +75,19 @@ func TestMemoryOfForkedChild(t *testing.T)               { memory(t, "forks") }
 func TestMemoryUnmanagedIsTheDrivers(t *testing.T)       { memory(t, "plain", "KEEPER_PLAIN=1") }
 func TestMemoryAnsweredTooLateIsTheDrivers(t *testing.T) { memory(t, "plain", "KEEPER_LATE=1") }
 
-func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)     { memory(t, "bounded", bounds()...) }
-func TestAPartOfTheHostIsAskedFor(t *testing.T)            { memory(t, "part") }
-func TestSlotsArePassedOn(t *testing.T)                    { memory(t, "passed") }
-func TestAnAllocationHasRoomBesideAMove(t *testing.T)      { memory(t, "taken") }
-func TestAnswersThatBringNothingAreNoRefusal(t *testing.T) { memory(t, "late") }
-func TestWhatNeverFitsIsRefusedAtOnce(t *testing.T)        { memory(t, "never") }
-func TestCase23WhatTheProgramMapsIsCounted(t *testing.T)   { memory(t, "mapped") }
-func TestCase25FreeAndTotalAgree(t *testing.T)             { memory(t, "answers") }
-func TestCase28SharingIsRefused(t *testing.T)              { memory(t, "shared") }
-func TestPinnedMemoryIsTheDrivers(t *testing.T)            { memory(t, "pinned", "XMSCHED_PIN_MEMORY=1") }
-func TestCase30GoneMemoryIsTheDevices(t *testing.T)        { memory(t, "told") }
+func TestCase22BeyondTheTargetIsTheHosts(t *testing.T)      { memory(t, "bounded", bounds()...) }
+func TestAPartOfTheHostIsAskedFor(t *testing.T)             { memory(t, "part") }
+func TestSlotsArePassedOn(t *testing.T)                     { memory(t, "passed") }
+func TestAnAllocationHasRoomBesideAMove(t *testing.T)       { memory(t, "taken") }
+func TestFreeSlotsThatAreTooSmallAreNoRefusal(t *testing.T) { memory(t, "likely") }
+func TestForeignSlotsMakeRoom(t *testing.T)                 { memory(t, "full") }
+func TestAnswersThatBringNothingAreNoRefusal(t *testing.T)  { memory(t, "late") }
+func TestWhatNeverFitsIsRefusedAtOnce(t *testing.T)         { memory(t, "never") }
+func TestCase23WhatTheProgramMapsIsCounted(t *testing.T)    { memory(t, "mapped") }
+func TestCase25FreeAndTotalAgree(t *testing.T)              { memory(t, "answers") }
+func TestCase28SharingIsRefused(t *testing.T)               { memory(t, "shared") }
+func TestPinnedMemoryIsTheDrivers(t *testing.T)             { memory(t, "pinned", "XMSCHED_PIN_MEMORY=1") }
+func TestCase30GoneMemoryIsTheDevices(t *testing.T)         { memory(t, "told") }
 
 // TestCase25ManagementLibraryAgrees: NVML is found by dlsym, under exact names.
 func TestCase25ManagementLibraryAgrees(t *testing.T) {

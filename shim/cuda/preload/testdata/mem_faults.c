@@ -904,9 +904,47 @@ static void lowered_while_allocating(void)
     TRUE(at_once > 2 && later > 2);
 }
 
+static CUresult fake_export(void *fd, CUmemGenericAllocationHandle h, CUmemAllocationHandleType type, unsigned long long flags)
+{
+    (void)type, (void)flags;
+    *(int *)fd = (int)h;
+    return CUDA_SUCCESS;
+}
+
+/* What the program's own address still reaches, as an unmapping failed, is given to nobody. */
+static void what_stays_mapped_is_not_given(void)
+{
+    uint64_t bytes;
+    CUdeviceptr at;
+    int fd;
+
+    anew(1);
+    xm_real.cuMemExportToShareableHandle = fake_export;
+    section.daemon_memory.target = 0;
+    WANT(xm_mem_allocate(m, contexts[0], 64u << 20, &blocks[0].at), 0);
+    blocks[0].bytes = 64u << 20;
+    stamp(&blocks[0]);
+    at = blocks[0].at;
+    for (int i = 0; i < 2; i++)
+        TRUE(!handles[mapping_at(at)->handle].device);
+    fail_at = calls + 1; /* the unmapping, after the waiting */
+    release(&blocks[0]);
+    fail_at = -1;
+    TRUE(unmaps_failed == 1);
+    for (;;) {
+        WANT(xm_memory.give(0, &fd, &bytes), 0);
+        if (!bytes)
+            break;
+        for (int i = 0; i < MAPPINGS; i++)
+            if (mappings[i].bytes && mappings[i].handle == fd && mappings[i].at >= at && mappings[i].at < at + (64u << 20))
+                DIE("slot %d is given to another process, and is still mapped at %llx of the program's", fd, (unsigned long long)mappings[i].at);
+    }
+}
+
 int main(void)
 {
     fake_memory_begin();
+    what_stays_mapped_is_not_given();
     dead_engine();
     flights_land();
     drained();

@@ -735,7 +735,7 @@ static void passed(void)
     for (int i = 0; i < 2; i++) {
         WANT(memory()->give(0, &fds[i], &bytes), 0);
         WANT(bytes, 32 * MIB);
-        TRUE(fds[i] >= 0);
+        TRUE(fds[i] >= 0 && fcntl(fds[i], F_GETFD) == FD_CLOEXEC);
     }
     WANT(memory()->give(0, &none, &bytes), 0);
     WANT(bytes, 0);
@@ -855,6 +855,53 @@ static void taken(void)
     write_block(&b);
     check_block(&a);
     check_block(&b);
+}
+
+/* A free slot of another size that is far too small is no reason to ask in vain 25 times in a few ms. */
+static void likely(void)
+{
+    pthread_t daemon;
+    struct block a, b, c;
+
+    managed();
+    __atomic_store_n(&section()->daemon_memory.host, 34 * MIB, __ATOMIC_RELAXED);
+    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
+    a = make_block(64 * MIB);
+    c = make_block(32 * MIB);
+    WANT(count(XM_SEGMENT_HOST), 1);
+    WANT(memory()->slots(0, 1, 2 * MIB), 0);
+    has_pool(34 * MIB, 2 * MIB);
+    giving = true;
+    WANT(pthread_create(&daemon, NULL, gives_late, NULL), 0);
+    b = make_block(32 * MIB);
+    giving = false;
+    pthread_join(daemon, NULL);
+    check_block(&a);
+    check_block(&b);
+    check_block(&c);
+}
+
+/* Where the host has no more a free slot that another process gave makes room for an allocation. */
+static void full(void)
+{
+    uint64_t bytes;
+    CUdeviceptr p;
+    void *pinned;
+    int fd;
+
+    managed();
+    WANT(memory()->slots(0, 1, 32 * MIB), 0);
+    WANT(memory()->give(0, &fd, &bytes), 0);
+    WANT(memory()->given(0, bytes), 0);
+    WANT(memory()->accept(0, fd, bytes), 0);
+    close(fd);
+    has_pool(32 * MIB, 32 * MIB);
+    for (size_t n = 1024 * MIB; n >= 2 * MIB; n /= 2) /* all that the process may pin */
+        while (!cuMemHostAlloc(&pinned, n, 0))
+            ;
+    bounds(0, 0, XM_MEMORY_MANAGED);
+    CHECK(cuMemAlloc_v2(&p, 32 * MIB));
+    WANT(count(XM_SEGMENT_HOST), 1);
 }
 
 /* What has no room anywhere is refused before any of it is made: host memory is dear to make, and others want it. */
@@ -1094,7 +1141,7 @@ static const struct {
 } cases[] = {
     {"answers", answers}, {"told", told}, {"shared", shared}, {"pinned", pinned}, {"mapped", mapped}, {"history", history}, {"door", door}, {"busy", busy}, {"lease", lease},
     {"engine_dies", engine_dies}, {"session_ends", session_ends}, {"drained", drained}, {"drained_busy", drained_busy}, {"leaves", leaves},
-    {"bounded", bounded}, {"part", part}, {"passed", passed}, {"late", late}, {"taken", taken}, {"never", never}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
+    {"bounded", bounded}, {"part", part}, {"passed", passed}, {"late", late}, {"taken", taken}, {"never", never}, {"likely", likely}, {"full", full}, {"contexts", contexts}, {"small", small}, {"threads", threads}, {"forks", forks}, {"management", management}, {"plain", plain}, {"speed", speed},
 };
 
 int main(int argc, char **argv)
