@@ -118,13 +118,19 @@ func (v *variant) seek(from int, p *pointer) int {
 // a launch has, so that nothing is touched.
 func (v *variant) known(slot int, p *pointer, l *Launch) (s *slot, live bool) {
 	if slot == len(v.slots) || v.slots[slot].at > p.slot {
-		return nil, true
+		return nil, !v.leftOver(p.slot)
 	}
 	s, live = &v.slots[slot], true
 	if s.is() {
 		p.index, live = s.index(p.slot, s.live.read(l, 0, 0))
 	}
 	return s, live
+}
+
+// leftOver says whether a word without a template is one that nobody follows, whatever it
+// leads to in a launch.
+func (v *variant) leftOver(at uint16) bool {
+	return v.whole && at < MaxParams && v.stale.has(int(at))
 }
 
 // arrays are where the samples have pointers one behind the other, and a value that may

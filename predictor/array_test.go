@@ -132,3 +132,29 @@ func TestNoArrays(t *testing.T) {
 		t.Errorf("%.3f %% of blocks missed, %.3f %% in vain", s.Blocks.FalseNegative(), s.Blocks.FalsePositive())
 	}
 }
+
+// TestStaleWordsAreNotFollowed: a word of a struct that is not filled has what the stack was
+// left with, an address of something that is no allocation; where it is one of an allocation
+// by chance, that is not foretold.
+func TestStaleWordsAreNotFollowed(t *testing.T) {
+	stale := func(w *world, r *rand.Rand) uint64 { return 0x7fd5_0000_0001 + r.Uint64N(1<<32) }
+	launch := func(w *world, r *rand.Rand) made {
+		n := log2ish(r, 1<<16, 1<<22)
+		a, b := w.tensor(4*n), w.tensor(4*n)
+		p := new(args).u64(a, b, stale(w, r)).u32(n, n)
+		return made{Launch{Grid: dim(132, 1, 1), Block: dim(128, 1, 1), Params: p.b}, []Touch{read(a, 4*n), write(b, 4*n)}}
+	}
+	for _, led := range []bool{false, true} {
+		w := newWorld(1, true)
+		r := rand.New(rand.NewPCG(1, 1))
+		m := NewLibrary(Config{}).Kernel(Kernel{Key: Key{Name: "stale"}, Params: []Param{{0, 24}, {24, 4}, {28, 4}}}, 1)
+		train(t, m, w, r, launch, 30, Block)
+		if led {
+			stale = func(w *world, r *rand.Rand) uint64 { return w.tensor(20<<20) + 1 }
+		}
+		s, _ := probe(m, w, r, launch, 50)
+		if s.Blocks.FalseNegative() > 0 || s.Blocks.FalsePositive() > 0 {
+			t.Errorf("led somewhere %t: %.3f %% of blocks missed, %.3f %% in vain", led, s.Blocks.FalseNegative(), s.Blocks.FalsePositive())
+		}
+	}
+}

@@ -45,8 +45,18 @@ func (k Key) IsFamily() bool { return isFamily(k.Name) }
 
 func isFamily(name string) bool { return strings.Contains(name, familyMark) }
 
+// Kernels of cuBLAS of one name but for how tiles are handed out, and in which order the result
+// is stored (the last letter), read the same parameters in the same way too: a size that no
+// launch had before has another one of them as a rule.
+const cublasTiles = "nvjet_"
+
+var handedOut = strings.NewReplacer("_h_", "_", "_v_", "_", "ssched_", "", "coopA_", "", "coopB_", "")
+
 // familyName puts a mark for each number but those that tell types and functions apart.
 func familyName(name string) string {
+	if strings.HasPrefix(name, cublasTiles) {
+		name = handedOut.Replace(name[:len(name)-1])
+	}
 	var b strings.Builder
 	for i := 0; i < len(name); {
 		if name[i] < '0' || name[i] > '9' {

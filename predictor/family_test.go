@@ -19,6 +19,10 @@ func TestFamilyNames(t *testing.T) {
 		{"copyENKUlvE5_clEv", "copyENKUlvE7_clEv", false},
 		{"addPT0_S8_", "addPT1_S8_", false},
 		{"addPT0_S8_", "addPT0_S9_", false},
+		{"nvjet_hsh_64x160_64x5_1x2_h_bz_coopA_TNT", "nvjet_hsh_128x88_64x6_2x1_v_bz_coopB_TNN", true},
+		{"nvjet_hsh_64x160_64x5_1x2_h_bz_TNT", "nvjet_hsh_128x88_64x6_2x1_v_bz_NNT", false},
+		{"nvjet_hsh_64x160_64x5_1x2_h_bz_TNT", "nvjet_sss_64x160_64x5_1x2_h_bz_TNT", false},
+		{"nvjet_hsh_64x160_64x5_1x2_h_bz_TNT", "nvjet_hsh_64x160_64x5_1x2_h_bz_splitK_TNT", false},
 		{"add", "sub", false},
 	} {
 		a, b := familyName(k.a), familyName(k.b)

@@ -169,3 +169,13 @@ func (s *sample) runs(dst []span) []span {
 	}
 	return dst
 }
+
+// appendStale adds the words that might be an address and lead to no allocation.
+func (s *sample) appendStale(w *wordSet) {
+	p := s.launch.params()
+	for at := 0; at+8 <= len(p); at += 8 {
+		if word := s.launch.word64(at); word >= 1<<32 && word < 1<<48 && !s.pointsAt(at) {
+			w.add(at)
+		}
+	}
+}

@@ -18,6 +18,10 @@ type variant struct {
 	observed uint32
 	samples  []*sample
 	whole    bool // the templates explain all samples
+	// stale are the words that in a sample might have been an address, and were none of an
+	// allocation: what a stack was left with, in structs that are not filled. Where one
+	// leads to an allocation in another launch, by chance, nobody follows it.
+	stale wordSet
 	// trusted templates say so little about samples that say so much that it is no
 	// coincidence: they need no verification.
 	trusted bool
@@ -399,8 +403,10 @@ const (
 // settle notes the values that are the same in all samples.
 func (v *variant) settle(l *layout) {
 	v.steady, v.dims, v.threads = nil, nil, 0
+	v.stale = wordSet{}
 	for _, s := range v.samples {
 		v.threads = max(v.threads, s.launch.threads())
+		s.appendStale(&v.stale)
 	}
 	if len(v.samples) == 0 {
 		return

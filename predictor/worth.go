@@ -168,11 +168,11 @@ func (v *variant) disputed(l *Launch, pointers []pointer, much bool) bool {
 		p := &pointers[i]
 		at = v.seek(at, p)
 		s, live := v.known(at, p, l)
-		if s == nil {
-			return true
-		}
 		if !live {
 			continue
+		}
+		if s == nil {
+			return true
 		}
 		t, _ := s.in.touch(l, p)
 		for k := range s.rivals {

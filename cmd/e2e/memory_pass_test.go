@@ -12,7 +12,7 @@ import (
 func TestHostMemoryPassesOn(t *testing.T) {
 	const slot, part = 32 << 20, 8 << 20
 	w, _ := memoryWorld(t, "256MiB", "--policy", "RR", "--memory-policy", "allocation", "--host-budget", "640MiB")
-	programs := []*proc{w.passesOver("a", 5, 40, 100_000), w.passesOver("bb", 5, 40, 100_000), w.passesOver("ccc", 5, 40, 100_000)}
+	programs := []*proc{w.passesOver("a", 4, 40, 100_000), w.passesOver("bb", 4, 40, 100_000), w.passesOver("ccc", 4, 40, 100_000)}
 	for _, p := range programs {
 		p.progress()
 	}
