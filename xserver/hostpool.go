@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"sync"
@@ -166,12 +167,16 @@ func (h *hostPool) full(key slotKey) bool {
 // cede takes out the oldest slot of whoever has most, if a slot's owner would still have less
 // than that one has then. Precondition: mu is held.
 func (h *hostPool) cede(key slotKey, old *[]int) bool {
+	if len(h.slots) == 0 {
+		return false
+	}
 	has := map[slotOwner]mem.Bytes{}
 	for _, s := range h.slots {
 		has[s.key.owner] += s.key.bytes
 	}
+	most := slices.Max(slices.Collect(maps.Values(has)))
 	for i, s := range h.slots {
-		if owner := s.key.owner; owner != key.owner && has[owner] == maxOf(has) && has[key.owner]+key.bytes <= has[owner]-s.key.bytes {
+		if owner := s.key.owner; owner != key.owner && has[owner] == most && has[key.owner]+key.bytes <= most-s.key.bytes {
 			*old = append(*old, s.fd)
 			h.bytes -= s.key.bytes
 			h.slots = slices.Delete(h.slots, i, i+1)
@@ -179,13 +184,6 @@ func (h *hostPool) cede(key slotKey, old *[]int) bool {
 		}
 	}
 	return false
-}
-
-func maxOf(has map[slotOwner]mem.Bytes) (most mem.Bytes) {
-	for _, b := range has {
-		most = max(most, b)
-	}
-	return most
 }
 
 // take gives the newest slots of a kind, which are the caller's then: what has waited

@@ -163,13 +163,6 @@ static void wish(struct xm_mem *m, uint64_t bytes, bool on)
 	pthread_mutex_unlock(&xm_lock);
 }
 
-static bool any(struct xm_mem *m, uint64_t bytes)
-{
-	(void)m;
-	(void)bytes;
-	return true;
-}
-
 static bool anywhere(struct xm_mem *m, uint64_t bytes)
 {
 	return xm_room_left(m) >= bytes;
@@ -187,7 +180,7 @@ static uint64_t taken(struct xm_mem *m)
 	return used > full ? used - full : 0;
 }
 
-/* Until an answer comes after which there is enough, at most 20 ms. True: one came. */
+/* Until an answer comes after which there is enough, at most 20 ms; NULL: any answer. True: one came. */
 static bool ask(struct xm_mem *m, uint64_t bytes, bool (*is_enough)(struct xm_mem *m, uint64_t bytes), uint64_t enough)
 {
 	uint64_t end = xm_now() + ASK_NS, now;
@@ -199,7 +192,7 @@ static bool ask(struct xm_mem *m, uint64_t bytes, bool (*is_enough)(struct xm_me
 		return false;
 	bytes += taken(m);
 	wish(m, bytes, true);
-	while (!(answered && is_enough(m, enough)) && (now = xm_now()) < end) {
+	while (!(answered && (!is_enough || is_enough(m, enough))) && (now = xm_now()) < end) {
 		xm_wait_word((const _Atomic uint32_t *)word, seen, end - now);
 		is = __atomic_load_n(word, __ATOMIC_ACQUIRE);
 		answered = answered || is != seen;
@@ -211,7 +204,7 @@ static bool ask(struct xm_mem *m, uint64_t bytes, bool (*is_enough)(struct xm_me
 
 bool xm_room_ask(struct xm_mem *m, uint64_t bytes)
 {
-	return ask(m, bytes, any, 0);
+	return ask(m, bytes, NULL, 0);
 }
 
 void xm_room_await(struct xm_mem *m, uint64_t bytes, uint64_t enough)
