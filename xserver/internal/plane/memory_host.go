@@ -25,7 +25,7 @@ import (
 // read all of it again and again, run for four fifths of the time as in memory with 62 GiB of
 // host that is passed on, and for a third with what each would make anew
 // (TestShortHostIsShared).
-// Contents never pass from one process to another in either case.
+// Contents never pass from one program to another in any case.
 type hostRoom struct {
 	limit memory.Bytes
 	by    memory.HostLimit // what bounds it
