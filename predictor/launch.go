@@ -108,16 +108,19 @@ func (l *Launch) appendPointers(dst []pointer, ranges *Ranges, not *wordSet) []p
 }
 
 // appendScalars adds the words that hold no address, though they hold something:
-// two small numbers side by side may look like one in another launch. Addresses of
-// devices lie between 2^32 and 2^48: the driver makes them the same for the host.
+// two small numbers side by side may look like one in another launch.
 func (l *Launch) appendScalars(w *wordSet) {
 	p := l.params()
 	for at := 0; at+8 <= len(p); at += 8 {
-		if word := binary.LittleEndian.Uint64(p[at:]); word != 0 && (word < 1<<32 || word >= 1<<48) {
+		if word := binary.LittleEndian.Uint64(p[at:]); word != 0 && !mayBeAddress(word) {
 			w.add(at)
 		}
 	}
 }
+
+// mayBeAddress says whether a word is where addresses of devices lie, between 2^32 and 2^48:
+// the driver makes them the same for the host.
+func mayBeAddress(word uint64) bool { return word >= 1<<32 && word < 1<<48 }
 
 // word32 is 4 bytes of the parameters, word64 8; 0 where a launch has no such.
 func (l *Launch) word32(at int) uint64 {

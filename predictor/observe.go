@@ -174,7 +174,7 @@ func (s *sample) runs(dst []span) []span {
 func (s *sample) appendStale(w *wordSet) {
 	p := s.launch.params()
 	for at := 0; at+8 <= len(p); at += 8 {
-		if word := s.launch.word64(at); word >= 1<<32 && word < 1<<48 && !s.pointsAt(at) {
+		if mayBeAddress(s.launch.word64(at)) && !s.pointsAt(at) {
 			w.add(at)
 		}
 	}

@@ -103,7 +103,7 @@ func (h *hostPool) setLimit(limit mem.Bytes) {
 	for ; over > 0 && n < len(h.slots); n++ {
 		over -= h.slots[n].key.bytes
 	}
-	old := h.drop(n)
+	old := h.drop(0, n)
 	h.mu.Unlock()
 	closeSlots(old)
 }
@@ -115,7 +115,7 @@ func (h *hostPool) expire(now time.Time) {
 	for n < len(h.slots) && now.Sub(h.slots[n].since) >= poolLife {
 		n++
 	}
-	old := h.drop(n)
+	old := h.drop(0, n)
 	h.mu.Unlock()
 	closeSlots(old)
 }
@@ -124,19 +124,20 @@ func (h *hostPool) expire(now time.Time) {
 func (h *hostPool) close() {
 	h.mu.Lock()
 	h.closed = true
-	all := h.drop(len(h.slots))
+	all := h.drop(0, len(h.slots))
 	h.mu.Unlock()
 	closeSlots(all)
 }
 
-// drop takes the oldest slots out, to be closed when mu is held no more: that gives
-// memory back, which takes its time. Precondition: mu is held.
-func (h *hostPool) drop(n int) (fds []int) {
-	for _, s := range h.slots[:n] {
+// drop takes slots out, from one to before another, the oldest first. They are closed, if
+// they are, when mu is held no more: that gives memory back, which takes its time.
+// Precondition: mu is held.
+func (h *hostPool) drop(from, to int) (fds []int) {
+	for _, s := range h.slots[from:to] {
 		fds = append(fds, s.fd)
 		h.bytes -= s.key.bytes
 	}
-	h.slots = slices.Delete(h.slots, 0, n)
+	h.slots = slices.Delete(h.slots, from, to)
 	return fds
 }
 
@@ -177,9 +178,7 @@ func (h *hostPool) cede(key slotKey, old *[]int) bool {
 	most := slices.Max(slices.Collect(maps.Values(has)))
 	for i, s := range h.slots {
 		if owner := s.key.owner; owner != key.owner && has[owner] == most && has[key.owner]+key.bytes <= most-s.key.bytes {
-			*old = append(*old, s.fd)
-			h.bytes -= s.key.bytes
-			h.slots = slices.Delete(h.slots, i, i+1)
+			*old = append(*old, h.drop(i, i+1)...)
 			return true
 		}
 	}
@@ -193,9 +192,8 @@ func (h *hostPool) take(key slotKey, most int) (fds []int) {
 	defer h.mu.Unlock()
 	for i := len(h.slots) - 1; i >= 0 && len(fds) < most; i-- {
 		if h.slots[i].key == key {
-			fds = append(fds, h.slots[i].fd)
-			h.bytes, h.taken = h.bytes-key.bytes, h.taken+key.bytes
-			h.slots = slices.Delete(h.slots, i, i+1)
+			fds = append(fds, h.drop(i, i+1)...)
+			h.taken += key.bytes
 		}
 	}
 	return fds

@@ -30,15 +30,17 @@ func memfds(t *testing.T, name string, n int) (fds []int) {
 	return fds
 }
 
-// openOf counts this process's descriptors of memfds of a name.
-func openOf(t *testing.T, name string) (n int) {
+// OpenFDs counts the descriptors that this process, in which the daemon is too, has of
+// memfds of a name; of all kinds where it is empty.
+func OpenFDs(t *testing.T, name string) (n int) {
 	t.Helper()
 	list, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, e := range list {
-		if to, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && strings.HasPrefix(to, "/memfd:"+name+" ") {
+		to, err := os.Readlink("/proc/self/fd/" + e.Name())
+		if err == nil && (name == "" || strings.HasPrefix(to, "/memfd:"+name+" ")) {
 			n++
 		}
 	}
@@ -67,7 +69,7 @@ func TestPoolKeepsWithinItsBounds(t *testing.T) {
 		t.Errorf("kept %d of 5, where there may be 5 and were 3; %v", n, h.kept())
 	}
 	h.setLimit(18 * mem.MiB) // the two oldest go
-	if have := openOf(t, name); h.kept() != 18*mem.MiB || have != 10 {
+	if have := OpenFDs(t, name); h.kept() != 18*mem.MiB || have != 10 {
 		t.Errorf("%v kept under a bound of 18 MiB, %d of 12 descriptors are open", h.kept(), have)
 	}
 	h.close()
@@ -75,7 +77,7 @@ func TestPoolKeepsWithinItsBounds(t *testing.T) {
 		t.Errorf("kept %d after the end, %v", n, h.kept())
 	}
 	closeSlots(fds[5:])
-	if have := openOf(t, name); have != 0 {
+	if have := OpenFDs(t, name); have != 0 {
 		t.Errorf("%d descriptors are still open", have)
 	}
 }
@@ -122,7 +124,7 @@ func TestPoolClosesWhatNobodyTakes(t *testing.T) {
 		want  int
 	}{{poolLife - 1, 5}, {poolLife, 3}, {poolLife + time.Second - 1, 3}, {poolLife + time.Second, 0}} {
 		h.expire(start.Add(at.after))
-		if have := openOf(t, name); have != at.want || h.kept() != mem.Bytes(at.want)*key.bytes {
+		if have := OpenFDs(t, name); have != at.want || h.kept() != mem.Bytes(at.want)*key.bytes {
 			t.Errorf("after %v %d are open and %v kept, want %d", at.after, have, h.kept(), at.want)
 		}
 	}

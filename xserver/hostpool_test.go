@@ -106,23 +106,6 @@ func closeFDs(fds ...int) {
 	}
 }
 
-// openFDs counts the descriptors that this process, in which the daemon is too, has of
-// memfds of a name; of all kinds where it is empty.
-func openFDs(t *testing.T, name string) (n int) {
-	t.Helper()
-	list, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range list {
-		to, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if err == nil && (name == "" || strings.HasPrefix(to, "/memfd:"+name+" ")) {
-			n++
-		}
-	}
-	return n
-}
-
 func TestHostPoolPassesSlots(t *testing.T) {
 	const name = "xm-pass"
 	d := pooling(t, 512*mem.MiB)
@@ -167,7 +150,7 @@ func TestHostPoolPassesSlots(t *testing.T) {
 		t.Errorf("took %q, %v, want %q", texts, err, want)
 	}
 	closeFDs(slices.Concat(fds, first, rest)...)
-	eventually(t, "the daemon to close its own", func() bool { return openFDs(t, name) == 0 })
+	eventually(t, "the daemon to close its own", func() bool { return xserver.OpenFDs(t, name) == 0 })
 }
 
 func TestHostPoolIsBounded(t *testing.T) {
@@ -189,7 +172,7 @@ func TestHostPoolIsBounded(t *testing.T) {
 		t.Errorf("kept %d where there is room for one, %v", n, err)
 	}
 	closeFDs(append(fds, got...)...)
-	eventually(t, "only those that wait to be open", func() bool { return openFDs(t, name) == 2 })
+	eventually(t, "only those that wait to be open", func() bool { return xserver.OpenFDs(t, name) == 2 })
 }
 
 // TestHostPoolKeepsNothing has a daemon that manages no memory: it knows of no bound.
@@ -210,10 +193,10 @@ func TestHostPoolExpires(t *testing.T) {
 	begin := time.Now()
 	n, err := h.Give(poolDevice, poolBytes, []int{fd})
 	closeFDs(fd)
-	if n != 1 || err != nil || openFDs(t, name) != 1 {
-		t.Fatalf("kept %d, %v; %d descriptors are open, want the daemon's", n, err, openFDs(t, name))
+	if n != 1 || err != nil || xserver.OpenFDs(t, name) != 1 {
+		t.Fatalf("kept %d, %v; %d descriptors are open, want the daemon's", n, err, xserver.OpenFDs(t, name))
 	}
-	eventually(t, "nobody to have come", func() bool { return openFDs(t, name) == 0 })
+	eventually(t, "nobody to have come", func() bool { return xserver.OpenFDs(t, name) == 0 })
 	if took := time.Since(begin); took < 3*time.Second {
 		t.Errorf("closed after %v, want 3 s", took)
 	}
@@ -236,7 +219,7 @@ func TestHostPoolEndsWithTheDaemon(t *testing.T) {
 	if took := time.Since(begin); took > 4*time.Second {
 		t.Errorf("the daemon took %v to end", took)
 	}
-	if have := openFDs(t, name); have != 0 {
+	if have := xserver.OpenFDs(t, name); have != 0 {
 		t.Errorf("%d slots are open after the daemon's end", have)
 	}
 	_, err := h.Take(poolDevice, poolBytes, 1)
@@ -299,7 +282,7 @@ func TestHostPoolByManyAtOnce(t *testing.T) {
 		})
 	}
 	devices.Wait()
-	eventually(t, "all to be closed", func() bool { return openFDs(t, name) == 0 })
+	eventually(t, "all to be closed", func() bool { return xserver.OpenFDs(t, name) == 0 })
 }
 
 // TestPoolsTakeNoHandshakesPlace opens more connections than may be at their first line.
@@ -451,7 +434,7 @@ func TestHostPoolBelievesNobody(t *testing.T) {
 	}
 	const size = "2097152"
 	enterRaw(t, dir, 1).Close()
-	before := openFDs(t, "")
+	before := xserver.OpenFDs(t, "")
 	for what, bad := range map[string]struct {
 		line string
 		fds  []int
@@ -496,7 +479,7 @@ func TestHostPoolBelievesNobody(t *testing.T) {
 			t.Fatalf("%s: another client: %v", what, err)
 		}
 	}
-	eventually(t, "no descriptor to be left", func() bool { return openFDs(t, "") <= before && openFDs(t, name) == len(fds) })
+	eventually(t, "no descriptor to be left", func() bool { return xserver.OpenFDs(t, "") <= before && xserver.OpenFDs(t, name) == len(fds) })
 	closeFDs(slices.Concat(fds, pair[:], []int{folder, file})...)
 }
 
@@ -519,7 +502,7 @@ func TestHostPoolWaitsForNobody(t *testing.T) {
 
 	half := enterRaw(t, dir, 2)
 	half.say(take[:20], fds[:2]...)
-	eventually(t, "half a line to have come", func() bool { return openFDs(t, name) == len(fds)+2 })
+	eventually(t, "half a line to have come", func() bool { return xserver.OpenFDs(t, name) == len(fds)+2 })
 	give()
 	got, err := good.Take(poolDevice, poolBytes, 4)
 	if err != nil || len(got) != 4 {
@@ -529,7 +512,7 @@ func TestHostPoolWaitsForNobody(t *testing.T) {
 	if problem, err := half.hear(); err != nil || !strings.Contains(problem, "timeout") {
 		t.Errorf("half a line: %q, %v", problem, err)
 	}
-	eventually(t, "what came with half a line to be closed", func() bool { return openFDs(t, name) == len(fds) })
+	eventually(t, "what came with half a line to be closed", func() bool { return xserver.OpenFDs(t, name) == len(fds) })
 
 	give()
 	deaf := enterRaw(t, dir, 2)
@@ -547,7 +530,7 @@ func TestHostPoolWaitsForNobody(t *testing.T) {
 	leaver.say(take)
 	await(t, leaver, unix.POLLIN)
 	_ = leaver.Close()
-	eventually(t, "what was left to be closed", func() bool { return openFDs(t, name) == len(fds) })
+	eventually(t, "what was left to be closed", func() bool { return xserver.OpenFDs(t, name) == len(fds) })
 	if got, err := good.Take(poolDevice, poolBytes, 4); len(got) != 0 || err != nil {
 		t.Errorf("took %v, %v of what others took before", got, err)
 	}
@@ -612,7 +595,7 @@ func TestHostPoolStaysWithinUserAndNamespaces(t *testing.T) {
 			for lines.Scan() && lines.Text() != "given" {
 				t.Log(lines.Text())
 			}
-			if n := openFDs(t, "xm-giver-"+name); n != 1 {
+			if n := xserver.OpenFDs(t, "xm-giver-"+name); n != 1 {
 				t.Errorf("the daemon keeps %d slots, want 1", n)
 			}
 			got, err := taker.Take(poolDevice, poolBytes, 9)

@@ -72,7 +72,9 @@ func (m *slots) Accept(_, fd int, b memory.Bytes) error {
 func (m *slots) Slots(_, count int, size memory.Bytes) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.made, m.all, m.idle = m.made+1, m.all+size, m.idle+size
+	for m.idle < memory.Bytes(count)*size {
+		m.made, m.all, m.idle = m.made+1, m.all+size, m.idle+size
+	}
 	return nil
 }
 
@@ -168,7 +170,7 @@ func openFiles(t *testing.T) int {
 func TestSlotsPassOn(t *testing.T) {
 	before := openFiles(t)
 	m, pool, orders := &slots{all: 8 * aSlot, idle: 2 * aSlot, kept: 2 * aSlot}, &box{}, &hostOrders{host: 8 * aSlot, word: 1}
-	s := newSection(0, Config{Memory: m, HostMemory: func() memory.HostFigures { return memory.HostFigures{Available: 8 * memory.GiB} }, now: func() time.Duration { return 0 }})
+	s := passingSection(m)
 	ctx, stop := context.WithCancel(context.Background())
 	var over sync.WaitGroup
 	over.Go(func() { s.passOn(ctx, orders, pool) })
@@ -278,22 +280,10 @@ func fill(t *testing.T, b *box, n int) {
 	}
 }
 
-// ahead is the library's Slots: until there are count free ones.
-type aheadSlots struct{ slots }
-
-func (m *aheadSlots) Slots(_, count int, size memory.Bytes) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for m.idle < memory.Bytes(count)*size {
-		m.made, m.all, m.idle = m.made+1, m.all+size, m.idle+size
-	}
-	return nil
-}
-
 // TestNoMoreIsBorrowedThanIsNeeded: three segments on the device, and three free slots for
 // them: nothing is taken out of the pool, also not after each move.
 func TestNoMoreIsBorrowedThanIsNeeded(t *testing.T) {
-	m, pool := &aheadSlots{slots{all: 3 * aSlot, idle: 3 * aSlot}}, &box{}
+	m, pool := &slots{all: 3 * aSlot, idle: 3 * aSlot}, &box{}
 	fill(t, pool, 20)
 	s := passingSection(m)
 	s.stock.pool = pool
@@ -314,7 +304,7 @@ func TestNoMoreIsBorrowedThanIsNeeded(t *testing.T) {
 // TestWhatWasPassedOnIsMadeAgain: what was passed on is made, or borrowed, again when the
 // part grows.
 func TestWhatWasPassedOnIsMadeAgain(t *testing.T) {
-	m, pool := &aheadSlots{}, &box{}
+	m, pool := &slots{}, &box{}
 	s := passingSection(m)
 	s.stock.pool, s.stock.stale = pool, true
 	p, f, o := newPlanner(), Figures{Resident: 3 * aSlot}, Orders{Host: 3 * aSlot, Prepare: true, Managed: true}

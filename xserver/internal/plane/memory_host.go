@@ -243,7 +243,6 @@ func (p *Plane) shareHost() {
 	}
 	h.touched, h.next = false, 0
 	h.look(p, nil)
-	h.rate = p.passing()
 	h.list, h.claims = h.list[:0], h.claims[:0]
 	for _, d := range p.list {
 		for _, st := range d.seats {
@@ -295,16 +294,20 @@ const (
 	hostPassing = memory.Rate(12e9)
 )
 
-// passing is how fast one process comes by what another gives up.
-func (p *Plane) passing() memory.Rate {
+// ratePassing works out how fast one process comes by what another gives up, as one came or left.
+func (p *Plane) ratePassing() {
+	if p.mem == nil {
+		return
+	}
+	p.mem.host.rate = hostPassing
 	of := ""
 	for _, pr := range p.processes {
 		if pr.HostOf == "" || of != "" && pr.HostOf != of {
-			return hostPinning
+			p.mem.host.rate = hostPinning
+			return
 		}
 		of = pr.HostOf
 	}
-	return hostPassing
 }
 
 // lacks is what a section touches in its turn, and does not get by the last decision.

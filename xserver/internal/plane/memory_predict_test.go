@@ -271,11 +271,7 @@ type aHost struct {
 func burstsOn(t *testing.T, h aHost, mode memory.Mode) []burst {
 	r := newMemoryRig(t, 137*gib, mode, compute.HPF())
 	if h.limit > 0 {
-		r.link = slowLink{in: 49e9, out: 49e9, pinning: h.making}
-		r.turn(func(p *Plane) {
-			p.SetHost(h.limit, memory.LimitAvailable, nil)
-			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
-		})
+		r.hostedAt(h.limit, h.making)
 	}
 	return bursts(r, 6, h.ahead)
 }

@@ -20,14 +20,7 @@ func shortHost(t *testing.T, limit memory.Bytes, tell int) *memoryRig {
 // another, and is not made anew.
 func shortHostOn(t *testing.T, budget, limit memory.Bytes, tell int, passes bool) *memoryRig {
 	r := newMemoryRig(t, budget, memory.Predict, compute.RR())
-	r.link = slowLink{in: 49e9, out: 49e9, pinning: hostPinning}
-	if passes {
-		r.hostOf, r.link.pinning = "one user", hostPassing
-	}
-	r.turn(func(p *Plane) {
-		p.SetHost(limit, memory.LimitAvailable, nil)
-		p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
-	})
+	r.hosted(limit, passes)
 	for i := range 3 {
 		c := r.tenant(compute.TaskID(i+1), 0, 3)
 		c.ready(true)
@@ -35,19 +28,44 @@ func shortHostOn(t *testing.T, budget, limit memory.Bytes, tell int, passes bool
 			c.touches = 60 * gib
 		}
 	}
-	for range 60 {
-		for _, c := range r.tenants {
+	r.fill(r.tenants, 60*gib, 2*time.Second)
+	return r
+}
+
+// hosted gives the rig an H200's link and a host of which moved memory may take so much; it
+// passes from one process to another, or each makes its own.
+func (r *memoryRig) hosted(limit memory.Bytes, passes bool) {
+	making := hostPinning
+	if passes {
+		r.hostOf, making = "one user", hostPassing
+	}
+	r.hostedAt(limit, making)
+}
+
+// hostedAt is that with what there is of the host made at a rate.
+func (r *memoryRig) hostedAt(limit memory.Bytes, making memory.Rate) {
+	r.link = slowLink{in: 49e9, out: 49e9, pinning: making}
+	r.turn(func(p *Plane) {
+		p.SetHost(limit, memory.LimitAvailable, nil)
+		p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
+	})
+}
+
+// fill has tasks, from the first on, allocate so much each, and take turns of a length then.
+func (r *memoryRig) fill(tasks []*tenant, size memory.Bytes, turns time.Duration) {
+	r.t.Helper()
+	for range size / gib {
+		for _, c := range tasks {
 			c.allocate(gib)
 		}
 		r.live(200 * time.Millisecond)
 	}
-	for i, c := range r.tenants {
-		if c.allocated != 60*gib {
-			t.Fatalf("%v allocated, limit %v", c.allocated, limit)
+	for i, c := range tasks {
+		if c.allocated != size {
+			r.t.Fatalf("task %d has %v allocated, want %v", i+1, c.allocated, size)
 		}
-		r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 2 * time.Second}) })
+		r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: turns}) })
 	}
-	return r
 }
 
 // TestShortHostIsShared has tasks of which 43 GiB have to be on the host at any time share
@@ -155,31 +173,13 @@ func TestTwoLargeTasksPassHostMemoryOn(t *testing.T) {
 		least  float64 // of what they make in memory, in percent
 	}{{60 * gib, false, 28}, {60 * gib, true, 64}, {90 * gib, false, 78}} {
 		r := newMemoryRig(t, 135*gib, memory.Predict, compute.RR())
-		r.link = slowLink{in: 49e9, out: 49e9, pinning: hostPinning}
-		if c.passes {
-			r.hostOf, r.link.pinning = "one user", hostPassing
-		}
-		r.turn(func(p *Plane) {
-			p.SetHost(c.limit, memory.LimitAvailable, nil)
-			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
-		})
+		r.hosted(c.limit, c.passes)
 		for i := range 2 {
 			one := r.tenant(compute.TaskID(i+1), 0, 3)
 			one.ready(true)
 			one.writes = true
 		}
-		for range 88 {
-			for _, one := range r.tenants {
-				one.allocate(gib)
-			}
-			r.live(200 * time.Millisecond)
-		}
-		for i, one := range r.tenants {
-			if one.allocated != 88*gib {
-				t.Fatalf("%v allocated", one.allocated)
-			}
-			r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 4 * time.Second}) })
-		}
+		r.fill(r.tenants, 88*gib, 4*time.Second)
 		r.live(50 * time.Second)
 		a, b := r.tenants[0].work, r.tenants[1].work
 		const span = 48 * time.Second
@@ -200,12 +200,7 @@ func TestAnIdleForegroundCostsNothing(t *testing.T) {
 	shares := map[string]float64{}
 	for _, kind := range []string{"nobody", "idle foreground", "one without memory"} {
 		r := newMemoryRig(t, 134*gib, memory.Predict, compute.HPF())
-		r.hostOf = "one user"
-		r.link = slowLink{in: 49e9, out: 49e9, pinning: hostPassing}
-		r.turn(func(p *Plane) {
-			p.SetHost(limit, memory.LimitAvailable, nil)
-			p.SetLink(compute.Device(testGPU.UUID.String()), 49e9)
-		})
+		r.hosted(limit, true)
 		for i := range 3 {
 			c := r.tenant(compute.TaskID(i+1), 0, 3)
 			c.ready(true)
@@ -218,15 +213,7 @@ func TestAnIdleForegroundCostsNothing(t *testing.T) {
 		if kind == "one without memory" {
 			r.tenant(4, 10, 3)
 		}
-		for range 60 {
-			for _, c := range r.tenants[:3] {
-				c.allocate(gib)
-			}
-			r.live(200 * time.Millisecond)
-		}
-		for i := range r.tenants[:3] {
-			r.turn(func(p *Plane) { p.SetHints(compute.TaskID(i+1), compute.Hints{Quantum: 2 * time.Second}) })
-		}
+		r.fill(r.tenants[:3], 60*gib, 2*time.Second)
 		r.live(50 * time.Second)
 		const span = 24 * time.Second
 		sum := time.Duration(0)

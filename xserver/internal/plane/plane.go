@@ -176,6 +176,7 @@ func (p *Plane) Add(proc Process) {
 	t.processes++
 	pr := &process{Process: proc}
 	p.processes[proc.ID] = pr
+	p.ratePassing()
 	proc.Board.BeatDaemon()
 	p.look(pr)
 }
@@ -193,6 +194,7 @@ func (p *Plane) Remove(id ProcessID) {
 		}
 	}
 	delete(p.processes, id)
+	p.ratePassing()
 	pr.gone = true
 	if pr.stopped {
 		p.halted--

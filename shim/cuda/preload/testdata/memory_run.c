@@ -677,13 +677,11 @@ static void *gives(void *unused)
     return unused;
 }
 
-/* A part of the host that does not hold an allocation is asked for before that fails, and not for ever. */
-static void part(void)
+/* 64 MiB for which there is room on the device, and 160 of which the host's part holds but 32. */
+static void allocate_beside(void *(*gives)(void *))
 {
     struct block a, b;
     pthread_t daemon;
-    CUdeviceptr p;
-    uint64_t from;
 
     managed();
     __atomic_store_n(&section()->daemon_memory.host, 32 * MIB, __ATOMIC_RELAXED);
@@ -696,6 +694,15 @@ static void part(void)
     pthread_join(daemon, NULL);
     check_block(&a);
     check_block(&b);
+}
+
+/* A part of the host that does not hold an allocation is asked for before that fails, and not for ever. */
+static void part(void)
+{
+    CUdeviceptr p;
+    uint64_t from;
+
+    allocate_beside(gives);
     WANT(count(XM_SEGMENT_HOST), 5);
     from = now();
     while (!cuMemAlloc_v2(&p, 32 * MIB)) /* what it was given more than it asked for */
@@ -794,20 +801,7 @@ static void *gives_late(void *unused)
 /* Answers that bring nothing yet are no reason to refuse an allocation: it waits for as long as others may take. */
 static void late(void)
 {
-    pthread_t daemon;
-    struct block a, b;
-
-    managed();
-    __atomic_store_n(&section()->daemon_memory.host, 32 * MIB, __ATOMIC_RELAXED);
-    bounds(64 * MIB, 0, XM_MEMORY_MANAGED);
-    giving = true;
-    WANT(pthread_create(&daemon, NULL, gives_late, NULL), 0);
-    a = make_block(64 * MIB);
-    b = make_block(160 * MIB);
-    giving = false;
-    pthread_join(daemon, NULL);
-    check_block(&a);
-    check_block(&b);
+    allocate_beside(gives_late);
 }
 
 /* What the daemon does: a part of the host holds what is there by the figures, and what is asked for. */
